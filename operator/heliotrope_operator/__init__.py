@@ -1,0 +1,1 @@
+"""The operator: Kopf controllers, work queue, actuators and events."""
