@@ -142,9 +142,7 @@ class EngineModel:
         e = self.energy
         squares = tokens * tokens if sum_squares is None else sum_squares
         joules = (
-            e.prefill_base_joules
-            + e.prefill_joules_per_token * tokens
-            + e.prefill_joules_per_token_squared * squares
+            e.prefill_base_joules + e.prefill_joules_per_token * tokens + e.prefill_joules_per_token_squared * squares
         )
         return np.where(tokens > 0, joules, 0.0)[()]  # type: ignore[return-value]
 
@@ -152,9 +150,7 @@ class EngineModel:
         """Energy of one decode step; arguments as in `decode_seconds`."""
         e = self.energy
         joules = (
-            e.decode_base_joules
-            + e.decode_joules_per_request * batch
-            + e.decode_joules_per_cached_token * kv_tokens
+            e.decode_base_joules + e.decode_joules_per_request * batch + e.decode_joules_per_cached_token * kv_tokens
         )
         return np.where(batch > 0, joules, 0.0)[()]  # type: ignore[return-value]
 
@@ -186,12 +182,8 @@ class EngineModel:
             return (joules - standing) * power_scale * time_scale + standing * time_scale
 
         return StepEnergy(
-            prefill_base_joules=scaled(
-                e.prefill_base_joules, p.base_seconds + p.seconds_per_request, prefill_scale
-            ),
-            prefill_joules_per_token=scaled(
-                e.prefill_joules_per_token, p.seconds_per_token_above, prefill_scale
-            ),
+            prefill_base_joules=scaled(e.prefill_base_joules, p.base_seconds + p.seconds_per_request, prefill_scale),
+            prefill_joules_per_token=scaled(e.prefill_joules_per_token, p.seconds_per_token_above, prefill_scale),
             prefill_joules_per_token_squared=scaled(
                 e.prefill_joules_per_token_squared, p.seconds_per_token_squared, prefill_scale
             ),
