@@ -1,0 +1,69 @@
+"""The endpoints that a request may go to, as columns: position i of every column is endpoint i."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heliotrope.carbon.signal import CarbonSignal
+from heliotrope.engine.model import EngineModel
+
+FloatColumn = NDArray[np.float64]
+BoolColumn = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RegionView:
+    """What a decision knows of a region."""
+
+    name: str
+    signal: CarbonSignal
+    pue: float
+    wue_l_per_kwh: float = float("nan")
+    rtt_seconds: float = 0.0
+    """Network round trip from here to the region."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embodied:
+    """Manufacturing emissions of the accelerators behind an endpoint, spread over their life."""
+
+    grams_co2e: float
+    lifetime_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Columns of length n. NaN means unknown and is never read as zero.
+
+    The picker projects its own dispatches onto the state columns, so that they hold for now and not for the last
+    scrape.
+    """
+
+    endpoints: tuple[str, ...]
+    regions: tuple[str | None, ...]
+    engines: tuple[EngineModel | None, ...]
+    """None: no step model is known for this endpoint."""
+    running: FloatColumn
+    """Sequences in the batch."""
+    waiting: FloatColumn
+    """Requests queued before this one."""
+    waiting_tokens: FloatColumn
+    """Their uncached prompt tokens."""
+    kv_tokens: FloatColumn
+    """Tokens held in the KV cache by the batch."""
+    prefill_duty: FloatColumn
+    """Share of recent time spent in prefill, in [0, 1)."""
+    cached_tokens: FloatColumn
+    """Prompt tokens of this request that the endpoint already caches."""
+    quality: FloatColumn
+    """Of the model that the endpoint serves, in [0, 1]."""
+    price_per_hour: FloatColumn
+    base_score: FloatColumn
+    """The weighted score of the scorers, higher is better."""
+    embodied: tuple[Embodied | None, ...]
+    region_views: Mapping[str, RegionView]
+
+    def __len__(self) -> int:
+        return len(self.endpoints)

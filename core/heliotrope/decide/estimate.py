@@ -1,0 +1,202 @@
+"""What each plan would cost and how long it would take (equations 1-5 of sustainable-inference-control-plane).
+
+Latencies follow paper carbon-slo-tension §IV:
+
+    TTFT = RTT + W + t_pre(ISL + Q)          TPOT = [t_dec(B + 1, KV) + T_pre] / (1 − duty)
+
+with the rest of the step that is running when the request arrives added to TTFT (half a step is expected).
+
+Two energies are kept apart. `energy_joules` is the request's share of the steps it takes part in, at the batch that
+the endpoint reaches if the pool's present load is consolidated on it: a price that does not depend on who happens to
+be busy, as the facility formulation of the same paper charges a wake-up once for all that share it. Without that, an
+idle clean engine looks an order of magnitude dearer than a busy dirty one and load never moves. It is what carbon and
+cost are computed from. `incremental_joules` is what the fleet would draw more right now, so it prefers engines that
+are awake anyway; it orders plans that are equally clean.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from heliotrope.decide.candidates import Candidates, FloatColumn
+from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.decide.request import RequestProfile
+from heliotrope.engine.model import EngineModel
+from heliotrope.units import SECONDS_PER_HOUR, grams_co2e, kwh_from_joules, liters_from_it_kwh
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Columns, one value per candidate; NaN where unknown."""
+
+    ttft_seconds: FloatColumn
+    tpot_seconds: FloatColumn
+    ttft_relative_error: FloatColumn
+    tpot_relative_error: FloatColumn
+    service_seconds: FloatColumn
+    """Time from dispatch to the last token."""
+    energy_joules: FloatColumn
+    energy_relative_error: FloatColumn
+    incremental_joules: FloatColumn
+    batch: FloatColumn
+    """The batch at which `energy_joules` is shared."""
+    intensity_g_per_kwh: FloatColumn
+    """Expected over the service time; NaN unless the region's signal is fresh."""
+    grams_co2e: FloatColumn
+    """Operational, plus the embodied share if the policy counts it."""
+    water_liters: FloatColumn
+    cost: FloatColumn
+    kv_fits: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    """False where the request can never fit into the endpoint's KV cache."""
+
+
+def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPolicy, now_unix_s: float) -> Estimates:
+    """Estimate every candidate; columns in the order of `candidates`.
+
+    Args:
+        request: its prompt and expected output length.
+        candidates: endpoint states, projected to now.
+        policy: says which emissions count.
+        now_unix_s: the time of the decision, for carbon forecasts.
+    """
+    n = len(candidates)
+    columns = _Columns.unknown(n)
+    pool_concurrency = float(np.nansum(candidates.running) + np.nansum(candidates.waiting))
+    for engine in {id(e): e for e in candidates.engines if e is not None}.values():
+        rows = np.fromiter((i for i, e in enumerate(candidates.engines) if e is engine), dtype=np.intp)
+        _fill(columns, rows, engine, request, candidates, pool_concurrency)
+    rtt = np.array([_rtt(candidates, name) for name in candidates.regions])
+    columns.ttft += rtt
+    service = columns.ttft + request.expected_output_tokens * columns.tpot
+    pue, wue, intensity = _region_columns(candidates, service, now_unix_s)
+    grams = grams_co2e(columns.energy, pue, intensity)
+    if policy.include_embodied:
+        grams = grams + _embodied_grams(candidates, service, columns.batch)
+    return Estimates(
+        ttft_seconds=columns.ttft,
+        tpot_seconds=columns.tpot,
+        ttft_relative_error=columns.ttft_error,
+        tpot_relative_error=columns.tpot_error,
+        service_seconds=service,
+        energy_joules=columns.energy,
+        energy_relative_error=columns.energy_error,
+        incremental_joules=columns.incremental,
+        batch=columns.batch,
+        intensity_g_per_kwh=intensity,
+        grams_co2e=grams,
+        water_liters=liters_from_it_kwh(kwh_from_joules(columns.energy), wue),
+        cost=candidates.price_per_hour / SECONDS_PER_HOUR * service / np.maximum(columns.batch, 1.0),
+        kv_fits=columns.kv_fits,
+    )
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Work space of one call of `estimate`; does not leave it."""
+
+    ttft: FloatColumn
+    tpot: FloatColumn
+    ttft_error: FloatColumn
+    tpot_error: FloatColumn
+    energy: FloatColumn
+    energy_error: FloatColumn
+    incremental: FloatColumn
+    batch: FloatColumn
+    kv_fits: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+    @classmethod
+    def unknown(cls, n: int) -> "_Columns":
+        ttft, tpot, ttft_error, tpot_error, energy, energy_error, incremental, batch = np.full((8, n), np.nan)
+        fits = np.ones(n, dtype=np.bool_)
+        return cls(ttft, tpot, ttft_error, tpot_error, energy, energy_error, incremental, batch, fits)
+
+
+def _fill(
+    columns: _Columns,
+    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
+    engine: EngineModel,
+    request: RequestProfile,
+    candidates: Candidates,
+    pool_concurrency: float,
+) -> None:
+    running, waiting = candidates.running[rows], candidates.waiting[rows]
+    queued = candidates.waiting_tokens[rows]
+    kv = candidates.kv_tokens[rows]
+    duty = np.clip(candidates.prefill_duty[rows], 0.0, 0.95)
+    out = max(request.expected_output_tokens, 1.0)
+    uncached = np.maximum(request.prompt_tokens - candidates.cached_tokens[rows], 1.0)
+    context = request.prompt_tokens + out / 2.0
+    ahead = running + waiting
+    step = engine.decode_seconds(np.minimum(ahead, engine.max_num_seqs), kv)
+    batch_after = np.minimum(ahead + 1.0, float(engine.max_num_seqs))
+    decode = engine.decode_seconds(batch_after, kv + request.prompt_tokens)
+
+    # A slot or KV space frees whenever a running sequence ends: on average every out · t_step / B seconds.
+    seconds_per_departure = out * step / np.maximum(running, 1.0) / (1.0 - duty)
+    over_slots = np.maximum(ahead + 1.0 - engine.max_num_seqs, 0.0)
+    kv_need = kv + queued + request.prompt_tokens + out - engine.kv_capacity_tokens
+    over_kv = np.maximum(kv_need, 0.0) / np.maximum(kv / np.maximum(running, 1.0), 1.0)
+    wait = np.maximum(over_slots, over_kv) * seconds_per_departure
+
+    mean_queued = queued / np.maximum(waiting, 1.0)
+    prefill = engine.prefill_seconds(uncached + queued, waiting + 1.0, uncached**2 + waiting * mean_queued**2)
+    columns.ttft[rows] = wait + 0.5 * step + prefill
+    queued_prefill = engine.prefill_seconds(queued, waiting, waiting * mean_queued**2)
+    columns.tpot[rows] = (decode + queued_prefill / out) / (1.0 - duty)
+
+    # Sharing: the batch that this endpoint reaches when the pool's load is consolidated on it.
+    shared = np.minimum(np.maximum(ahead + 1.0, pool_concurrency + 1.0), float(engine.max_num_seqs))
+    prefill_joules = engine.prefill_joules(uncached)
+    columns.batch[rows] = shared
+    columns.energy[rows] = prefill_joules + out * engine.decode_joules(shared, shared * context) / shared
+
+    # An engine that is idle now would have drawn its idle power meanwhile; a busy one draws its base anyway.
+    idle_share = np.clip(1.0 - ahead, 0.0, 1.0)
+    alone = engine.decode_joules(1.0, context) - engine.idle_watts * engine.decode_seconds(1.0, context)
+    busy = engine.decode_joules(batch_after, kv + context) - engine.decode_joules(batch_after - 1.0, kv)
+    standing = engine.idle_watts * engine.prefill_seconds(uncached)
+    columns.incremental[rows] = np.where(
+        idle_share > 0.0,
+        idle_share * (prefill_joules - standing + out * alone) + (1.0 - idle_share) * (prefill_joules + out * busy),
+        prefill_joules + out * busy,
+    )
+    known = np.isfinite(ahead)
+    for column in (columns.energy, columns.batch):
+        column[rows] = np.where(known, column[rows], np.nan)
+    columns.ttft_error[rows] = engine.error.prefill_seconds
+    columns.tpot_error[rows] = engine.error.decode_seconds
+    columns.energy_error[rows] = engine.error.step_joules
+    columns.kv_fits[rows] = request.prompt_tokens + out <= engine.kv_capacity_tokens
+
+
+def _rtt(candidates: Candidates, region: str | None) -> float:
+    view = candidates.region_views.get(region) if region is not None else None
+    return 0.0 if view is None else view.rtt_seconds
+
+
+def _region_columns(
+    candidates: Candidates, service_seconds: FloatColumn, now_unix_s: float
+) -> tuple[FloatColumn, FloatColumn, FloatColumn]:
+    n = len(candidates)
+    pue, wue, intensity = np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan)
+    expected: dict[str, float | None] = {}
+    longest = float(np.nanmax(service_seconds, initial=0.0)) if np.isfinite(service_seconds).any() else 0.0
+    for i, name in enumerate(candidates.regions):
+        view = candidates.region_views.get(name) if name is not None else None
+        if view is None or name is None:
+            continue
+        pue[i], wue[i] = view.pue, view.wue_l_per_kwh
+        if name not in expected:
+            expected[name] = view.signal.expected_g_per_kwh(now_unix_s, longest)
+        value = expected[name]
+        if value is not None:
+            intensity[i] = value
+    return pue, wue, intensity
+
+
+def _embodied_grams(candidates: Candidates, service_seconds: FloatColumn, batch: FloatColumn) -> FloatColumn:
+    """Time × share of the accelerator × embodied grams over lifetime (SCI's M term)."""
+    rate = np.array(
+        [np.nan if e is None else e.grams_co2e / e.lifetime_seconds for e in candidates.embodied], dtype=np.float64
+    )
+    return rate * service_seconds / np.maximum(batch, 1.0)

@@ -1,0 +1,17 @@
+"""What a decision needs to know of a request. Never its text."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RequestProfile:
+    """A request as the decision sees it."""
+
+    request_id: str
+    model: str
+    prompt_tokens: int
+    expected_output_tokens: float
+    streaming: bool
+    ttft_slo_seconds: float | None = None
+    """The client's own promise, tighter or looser than the policy's; None: the policy's holds."""
+    tpot_slo_seconds: float | None = None
