@@ -91,7 +91,7 @@ def _lexicographic(
             break
         column = usable[term]
         best = column[alive].min()
-        keep: BoolColumn = alive & np.asarray(column <= best + abs(best) * policy.tolerances.get(term, 0.0))
+        keep: BoolColumn = np.logical_and(alive, column <= best + abs(best) * policy.tolerances.get(term, 0.0))
         lost = alive & ~keep
         if lost.any():
             decided_by = term.value

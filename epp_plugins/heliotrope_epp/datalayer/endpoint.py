@@ -1,0 +1,68 @@
+"""An endpoint as discovered, and what was read from its engine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from heliotrope.decide.candidates import Embodied
+from heliotrope.engine.model import EngineModel
+
+ROLE_LABEL = "llm-d.ai/role"
+REGION_LABEL = "heliotrope.io/region"
+ENGINE_TYPE_LABEL = "llm-d.ai/engine-type"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One serving port, as file discovery or the Kubernetes API gives it. Equal fields: the same endpoint."""
+
+    name: str
+    namespace: str
+    address: str
+    port: int
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    node_region: str | None = None
+    """The node's `topology.kubernetes.io/region`, if known."""
+
+    @property
+    def key(self) -> str:
+        """Unique name among the endpoints of a pool."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def host_port(self) -> str:
+        """What the gateway is told: `ip:port`."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the resources say of an endpoint; None: they do not say."""
+
+    variant: str | None = None
+    """`namespace/name` of the WorkloadVariant that claims it."""
+    region: str | None = None
+    engine: EngineModel | None = None
+    quality: float | None = None
+    price_per_hour: float | None = None
+    embodied: Embodied | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMetrics:
+    """One scrape of an engine. A field is None where the engine does not export it or exports NaN."""
+
+    scraped_s: float
+    """Monotonic time at which the answer arrived."""
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    """Share of KV blocks in use, in [0, 1]."""
+    block_size: int | None = None
+    num_blocks: int | None = None
+    prompt_tokens_total: float | None = None
+    generation_tokens_total: float | None = None
+    prefix_cache_queries_total: float | None = None
+    prefix_cache_hits_total: float | None = None
+    energy_millijoules: float | None = None
+    """Sum of the cumulative energy counters of the endpoint's accelerators."""
+    asleep: bool | None = None

@@ -1,0 +1,75 @@
+"""The live state of one endpoint, and its projection to now."""
+
+from dataclasses import dataclass, field
+
+from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
+from heliotrope_epp.datalayer.inflight import InFlight
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An endpoint's load at one moment; NaN where unknown."""
+
+    running: float
+    waiting: float
+    waiting_tokens: float
+    kv_tokens: float
+    prefill_duty: float
+
+    @property
+    def requests(self) -> float:
+        """Running and waiting together."""
+        return self.running + self.waiting
+
+
+UNKNOWN_LOAD = Load(NAN, NAN, NAN, NAN, NAN)
+
+
+@dataclass(slots=True)
+class EndpointState:
+    """Owned by the loop's thread: the data layer writes it, decisions read it."""
+
+    endpoint: Endpoint
+    traits: Traits = field(default_factory=Traits)
+    metrics: EngineMetrics | None = None
+    inflight: InFlight = field(default_factory=InFlight)
+    inflight_at_scrape: int = 0
+    """Own requests when `metrics` was scraped: what the engine then had beyond them belongs to others."""
+    consecutive_failures: int = 0
+    """Scrapes that failed since the last good one."""
+
+    def fresh_metrics(self, now_s: float, stale_after_s: float) -> EngineMetrics | None:
+        """The last scrape, or None if there is none or it is older than `stale_after_s`."""
+        metrics = self.metrics
+        return metrics if metrics is not None and now_s - metrics.scraped_s <= stale_after_s else None
+
+    def load(self, now_s: float, stale_after_s: float) -> Load:
+        """The load now: what others had at the last scrape, plus our own requests in flight.
+
+        Unknown when metrics are missing, NaN or stale: then we do not know what others sent there.
+        """
+        metrics = self.fresh_metrics(now_s, stale_after_s)
+        if metrics is None or metrics.running is None or metrics.waiting is None:
+            return UNKNOWN_LOAD
+        seen = metrics.running + metrics.waiting
+        others = max(seen - self.inflight_at_scrape, 0.0)
+        own = len(self.inflight)
+        waiting, waiting_tokens = self.inflight.waiting(now_s)
+        _, new_tokens = self.inflight.dispatched_since(metrics.scraped_s)
+        return Load(
+            running=max(own - waiting, 0) + others,
+            waiting=float(waiting),
+            waiting_tokens=waiting_tokens,
+            kv_tokens=self._kv_tokens(metrics) + new_tokens,
+            prefill_duty=self.inflight.prefill_duty(now_s),
+        )
+
+    def _kv_tokens(self, metrics: EngineMetrics) -> float:
+        if metrics.kv_usage is None:
+            return NAN
+        if metrics.block_size is not None and metrics.num_blocks is not None:
+            return metrics.kv_usage * metrics.block_size * metrics.num_blocks
+        engine = self.traits.engine
+        return NAN if engine is None else metrics.kv_usage * engine.kv_capacity_tokens

@@ -1,0 +1,1 @@
+"""Plugins of the scheduling pipeline, in llm-d's names: producers → filters → scorers → picker."""

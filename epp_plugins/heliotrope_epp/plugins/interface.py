@@ -1,0 +1,108 @@
+"""What the pipeline asks of each kind of plugin. All calls come on the loop's thread and must not block."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from heliotrope.decide.candidates import FloatColumn
+from heliotrope.decide.decision import Decision
+from heliotrope_epp.datalayer.state import EndpointState, Load
+
+
+@dataclass(frozen=True, slots=True)
+class LlmRequest:
+    """A parsed request. `prompt` is for hashing and counting only: it never reaches a log, span or metric."""
+
+    request_id: str
+    path: str
+    model: str
+    prompt: bytes = field(repr=False)
+    prompt_tokens: int
+    max_output_tokens: int | None
+    expected_output_tokens: float
+    streaming: bool
+    cache_salt: str = field(default="", repr=False)
+    """Keeps tenants' prefixes apart."""
+    ttft_slo_seconds: float | None = None
+    tpot_slo_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An endpoint that may still be chosen, with its load projected to the moment of the decision."""
+
+    state: EndpointState
+    load: Load
+    """NaN fields where unknown."""
+    cached_tokens: float
+    """Prompt tokens that it is believed to cache already; 0 where nothing is known."""
+
+    @property
+    def key(self) -> str:
+        """The endpoint's unique name."""
+        return self.state.endpoint.key
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What a picker chose: the endpoint, then fallbacks in order. `decision` if it was a carbon decision."""
+
+    options: tuple[Option, ...]
+    """Empty: nothing may be chosen; `reason` says why and the client gets a 503."""
+    reason: str = ""
+    decision: Decision | None = None
+
+
+class Filter(Protocol):
+    """Keeps the options that may be used."""
+
+    def filter(self, request: LlmRequest, options: Sequence[Option]) -> Sequence[Option]:
+        """A subsequence of `options`, in their order."""
+        ...
+
+
+class Scorer(Protocol):
+    """Rates options."""
+
+    def score(self, request: LlmRequest, options: Sequence[Option]) -> FloatColumn:
+        """One value per option, higher is better; the pipeline clamps to [0, 1] and multiplies by the weight.
+
+        An option whose inputs are unknown gets 0, the worst: still eligible, after the known ones.
+        """
+        ...
+
+
+class Picker(Protocol):
+    """Chooses from the scored options."""
+
+    def pick(self, request: LlmRequest, options: Sequence[Option], scores: FloatColumn, now_unix_s: float) -> Pick:
+        """Choose; `options` is not empty and `scores` are the weighted sums, in the same order."""
+        ...
+
+
+class Producer(Protocol):
+    """Learns something per request that scorers and the carbon picker use, and follows requests to keep it true."""
+
+    def cached_tokens(self, request: LlmRequest, states: Sequence[EndpointState]) -> Sequence[float]:
+        """Believed cached prompt tokens per endpoint, in order."""
+        ...
+
+    def routed(self, request: LlmRequest, state: EndpointState) -> None:
+        """The request was sent to this endpoint."""
+        ...
+
+    def forget(self, endpoint_key: str) -> None:
+        """The endpoint is gone or lost its cache."""
+        ...
+
+
+class ProfileHandler(Protocol):
+    """Says which scheduling profiles run for a request and which result is used."""
+
+    def profiles(self, request: LlmRequest, names: Sequence[str]) -> Sequence[str]:
+        """The profiles to run, in order."""
+        ...
+
+    def primary(self, picks: Mapping[str, Pick]) -> str:
+        """The name of the profile whose pick is the destination."""
+        ...
