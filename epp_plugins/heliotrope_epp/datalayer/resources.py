@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
-
 from heliotrope_epp.datalayer.endpoint import Endpoint
 
 
