@@ -71,6 +71,7 @@ def choose(
     else:
         alive, by = _lexicographic(rows, usable, policy, losses)
     winner, by = _among_equals(rows, scores, alive, by, tie_break, losses)
+    _name_what_dominated(rows, usable, policy, winner, losses)
     return Choice(winner=winner, decided_by=by, losses=losses, dropped_terms=dropped)
 
 
@@ -104,8 +105,29 @@ def _pareto(columns: FloatColumn) -> BoolColumn:
     """Rows of an (n, terms) matrix that no other row beats in one term while being at least equal in all."""
     not_worse = (columns[:, None, :] <= columns[None, :, :]).all(axis=2)
     better = (columns[:, None, :] < columns[None, :, :]).any(axis=2)
-    dominated: BoolColumn = (not_worse & better).any(axis=0)
+    dominated = np.asarray(np.any(not_worse & better, axis=0), dtype=np.bool_)
     return ~dominated
+
+
+def _name_what_dominated(
+    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
+    usable: Mapping[Term, FloatColumn],
+    policy: DecisionPolicy,
+    winner: int,
+    losses: dict[int, Loss],
+) -> None:
+    """Replace "dominated" by the first term, in the policy's order, that the winner is clearly better in."""
+    position = {int(row): i for i, row in enumerate(rows)}
+    for row, loss in losses.items():
+        if loss is not Loss.DOMINATED:
+            continue
+        for term in policy.order:
+            if term not in usable:
+                continue
+            best = usable[term][position[winner]]
+            if usable[term][position[row]] > best + abs(best) * policy.tolerances.get(term, 0.0):
+                losses[row] = _LOSS_OF_TERM[term]
+                break
 
 
 def _weighted(
