@@ -1,0 +1,1 @@
+"""Estimates that are learned from what was observed."""

@@ -1,0 +1,17 @@
+"""What the director remembers of a routed request until it ends."""
+
+from dataclasses import dataclass
+
+from heliotrope_epp.datalayer.inflight import Dispatch
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.plugins.interface import LlmRequest
+
+
+@dataclass(slots=True, eq=False)
+class RoutedContext:
+    """Handed through the transport and back in `done`. `request` is None where the body was not understood."""
+
+    state: EndpointState
+    dispatch: Dispatch
+    request: LlmRequest | None
+    region: str | None

@@ -1,0 +1,208 @@
+"""The picker's core behind a transport: one request in, one endpoint or one clear refusal out."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from heliotrope.decide.decision import Decision
+from heliotrope.errors import InvalidInputError
+from heliotrope.predict.output_length import OutputLengths
+from heliotrope.units import seconds_from_milliseconds
+from heliotrope_epp.clock import Clock
+from heliotrope_epp.datalayer.inflight import Dispatch
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.datalayer.store import EndpointStore
+from heliotrope_epp.director import errors
+from heliotrope_epp.director.context import RoutedContext
+from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.parsers import openai
+from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
+from heliotrope_epp.telemetry.metrics import Metrics
+from heliotrope_epp.transport.interface import Report, Request
+
+REQUEST_ID_HEADER = "x-request-id"
+TTFT_SLO_HEADERS = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")
+TPOT_SLO_HEADERS = ("x-llm-d-slo-tpot-ms", "x-slo-tpot-ms")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorSettings:
+    """Limits of one picker process."""
+
+    max_inflight: int = 8_000
+    """Routed requests at once; more get a 429."""
+    metrics_stale_after_s: float = 2.0
+    """Older engine metrics count as unknown."""
+
+
+class Director:
+    """Implements `Decider`: parse, admit, schedule, dispatch, and follow each request to its end."""
+
+    def __init__(
+        self,
+        *,
+        store: EndpointStore,
+        pipeline: Pipeline,
+        output_lengths: OutputLengths,
+        metrics: Metrics,
+        decisions: DecisionLog,
+        clock: Clock,
+        settings: DirectorSettings,
+    ) -> None:
+        self._store = store
+        self._pipeline = pipeline
+        self._output_lengths = output_lengths
+        self._metrics = metrics
+        self._decisions = decisions
+        self._clock = clock
+        self._settings = settings
+        self._inflight = 0
+        self._log = logging.getLogger("heliotrope.epp.director")
+
+    @property
+    def inflight(self) -> int:
+        """Routed requests that have not ended."""
+        return self._inflight
+
+    def decide(self, request: Request) -> None:
+        """Route the request or refuse it; never blocks, never waits."""
+        started_s = self._clock.monotonic()
+        states = self._awake(self._store.candidates(request.subset))
+        if not states:
+            self._reject(request, errors.no_endpoints("no endpoint is ready to serve; try again later"))
+        elif self._inflight >= self._settings.max_inflight:
+            self._reject(request, errors.saturated("too many requests in flight; try again later"))
+        elif not openai.is_inference_path(request.path) or (request.method == "GET" and not request.body):
+            self._route_unparsed(request, states, started_s)
+        else:
+            self._schedule(request, states, started_s)
+
+    def cancelled(self, request: Request) -> None:  # noqa: ARG002 - decisions are made at once, nothing is pending
+        """The client left before the answer."""
+        self._metrics.cancelled()
+
+    def done(self, ctx: RoutedContext, report: Report) -> None:
+        """Release what the request held and learn from how it went."""
+        self._inflight -= 1
+        ctx.state.inflight.remove(ctx.dispatch)
+        usage = openai.usage_of(report.tail) if report.complete and report.status == 200 else None
+        if usage is not None and ctx.request is not None:
+            self._output_lengths.observe(ctx.request.model, usage.completion_tokens)
+        self._metrics.finished(ctx.request, ctx.region, report, usage)
+
+    def _awake(self, states: Sequence[EndpointState]) -> list[EndpointState]:
+        return [s for s in states if s.metrics is None or s.metrics.asleep is not True]
+
+    def _route_unparsed(self, request: Request, states: Sequence[EndpointState], started_s: float) -> None:
+        """Paths such as /v1/models go to the endpoint with the fewest of our own requests."""
+        state = min(states, key=lambda s: (len(s.inflight), s.endpoint.key))
+        dispatch = Dispatch(started_s, prompt_tokens=0.0, uncached_tokens=0.0, first_token_due_s=started_s)
+        ctx = RoutedContext(state, dispatch, request=None, region=state.traits.region)
+        self._dispatch(request, (state.endpoint.host_port,), ctx, prefill_seconds=0.0)
+
+    def _schedule(self, request: Request, states: Sequence[EndpointState], started_s: float) -> None:
+        try:
+            llm_request = self._parsed(request)
+        except InvalidInputError as error:
+            self._reject(request, errors.bad_request(str(error)))
+            return
+        now_unix_s = self._clock.unix()
+        result = self._pipeline.run(llm_request, states, started_s, now_unix_s)
+        self._decisions.add(now_unix_s, llm_request, result)
+        if not result.pick.options:
+            self._reject(request, errors.nothing_feasible(result.pick.reason))
+            return
+        chosen = result.pick.options[0]
+        prefill_s, first_token_s = _expected_times(llm_request, chosen, result.decision)
+        dispatch = Dispatch(
+            dispatched_s=started_s,
+            prompt_tokens=float(llm_request.prompt_tokens),
+            uncached_tokens=max(llm_request.prompt_tokens - chosen.cached_tokens, 1.0),
+            first_token_due_s=started_s + first_token_s,
+        )
+        ctx = RoutedContext(chosen.state, dispatch, llm_request, chosen.state.traits.region)
+        addresses = tuple(option.state.endpoint.host_port for option in result.pick.options)
+        if self._dispatch(request, addresses, ctx, prefill_s):
+            self._pipeline.routed(llm_request, chosen.state)
+        self._metrics.decided(result, ctx.region, self._clock.monotonic() - started_s)
+        self._log_decision(llm_request, result)
+
+    def _dispatch(
+        self, request: Request, addresses: tuple[str, ...], ctx: RoutedContext, prefill_seconds: float
+    ) -> bool:
+        if not request.route(",".join(addresses), ctx=ctx):
+            return False
+        self._inflight += 1
+        ctx.state.inflight.add(ctx.dispatch, prefill_seconds)
+        return True
+
+    def _parsed(self, request: Request) -> LlmRequest:
+        body = openai.parse(request.path, request.body)
+        return LlmRequest(
+            request_id=request.header(REQUEST_ID_HEADER) or "",
+            path=request.path,
+            model=body.model,
+            prompt=body.prompt,
+            prompt_tokens=body.prompt_tokens,
+            max_output_tokens=body.max_output_tokens,
+            expected_output_tokens=self._output_lengths.expected_tokens(body.model, body.max_output_tokens),
+            streaming=body.streaming,
+            cache_salt=body.cache_salt,
+            ttft_slo_seconds=_slo_seconds(request, TTFT_SLO_HEADERS),
+            tpot_slo_seconds=_slo_seconds(request, TPOT_SLO_HEADERS),
+        )
+
+    def _reject(self, request: Request, rejection: errors.Rejection) -> None:
+        request.reject(rejection.status, rejection.body(), rejection.headers())
+        self._metrics.rejected(rejection.status, rejection.reason or "")
+        self._log.info(
+            "request rejected",
+            extra={"fields": {"status": rejection.status, "reason": rejection.reason, "why": rejection.message}},
+        )
+
+    def _log_decision(self, request: LlmRequest, result: ScheduleResult) -> None:
+        if self._log.isEnabledFor(logging.DEBUG):
+            fields = {
+                "request_id": request.request_id,
+                "endpoint": result.pick.options[0].key,
+                "prompt_tokens": request.prompt_tokens,
+                "decided_by": None if result.decision is None else result.decision.decided_by,
+            }
+            self._log.debug("request routed", extra={"fields": fields})
+
+
+def _expected_times(request: LlmRequest, option: Option, decision: Decision | None) -> tuple[float, float]:
+    """Seconds that the prefill occupies the engine, and until the first token is due; 0 where no model is known."""
+    engine = option.state.traits.engine
+    if engine is None:
+        return 0.0, 0.0
+    uncached = max(request.prompt_tokens - option.cached_tokens, 1.0)
+    prefill = float(engine.prefill_seconds(uncached))
+    if decision is not None:
+        for i, name in enumerate(decision.candidates.endpoints):
+            if name == option.key:
+                ttft = float(decision.estimates.ttft_seconds[i])
+                return prefill, ttft if ttft == ttft else prefill  # NaN: unknown load
+    waiting = option.load.waiting_tokens
+    return prefill, prefill if waiting != waiting else float(engine.prefill_seconds(uncached + waiting))
+
+
+def _slo_seconds(request: Request, names: tuple[str, ...]) -> float | None:
+    """The client's SLO from the first of these headers that is there.
+
+    Raises:
+        InvalidInputError: if it is not a positive number of milliseconds.
+    """
+    for name in names:
+        text = request.header(name)
+        if text is None:
+            continue
+        try:
+            milliseconds = float(text)
+        except ValueError:
+            milliseconds = 0.0
+        if not 0.0 < milliseconds < 1e9:
+            raise InvalidInputError(name, "must be a positive number of milliseconds")
+        return seconds_from_milliseconds(milliseconds)
+    return None

@@ -1,0 +1,1 @@
+"""Reading request and response bodies of the APIs that engines speak."""

@@ -1,0 +1,1 @@
+"""What the picker shows: metrics, logs and the admin port."""
