@@ -1,0 +1,73 @@
+# One command each. Everything they need is created on first use; nothing is installed by hand.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# uv may be missing on a fresh machine: then pip brings it (into the user's site if the system's is not writable).
+UV := $(shell command -v uv 2>/dev/null || echo "python3 -m uv")
+RUN := $(UV) run --no-sync
+STAMP := .venv/.synced
+PYTEST := $(RUN) pytest
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
+
+$(STAMP): pyproject.toml uv.lock
+	@$(UV) --version >/dev/null 2>&1 || python3 -m pip install --quiet --disable-pip-version-check uv \
+	  || python3 -m pip install --quiet --disable-pip-version-check --break-system-packages uv
+	@$(UV) sync --locked --quiet
+	@touch $@
+
+.PHONY: sync
+sync: $(STAMP) ## Create or refresh .venv from uv.lock
+
+.PHONY: demo
+demo: $(STAMP) ## Real Envoy, nine emulated engines, round robin against Heliotrope; report in build/demo/
+	@$(RUN) heliotrope demo
+
+.PHONY: test
+test: $(STAMP) ## Every test, with the real Envoy and a real Kubernetes API server
+	@$(RUN) python e2e/controlplane/build.py
+	@$(PYTEST) tests e2e
+
+.PHONY: test-fast
+test-fast: $(STAMP) ## Unit tests of at most two seconds each; under a minute
+	@$(PYTEST) tests/unit -m "not slow and not envoy and not controlplane"
+
+.PHONY: e2e
+e2e: $(STAMP) ## End to end with real clients
+	@$(RUN) python e2e/controlplane/build.py
+	@$(PYTEST) e2e
+
+.PHONY: test-vllm
+test-vllm: $(STAMP) ## The picker in front of a real vLLM on this CPU (downloads about 6 GB once)
+	@$(PYTEST) -m vllm tests/vllm --timeout=1800
+
+.PHONY: lint
+lint: $(STAMP) ## Lint, format, types, import layers
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) mypy -p heliotrope -p heliotrope_operator -p heliotrope_epp -p heliotrope_sim -p heliotrope_cli
+	@$(RUN) lint-imports
+
+.PHONY: format
+format: $(STAMP) ## Rewrite imports and layout
+	@$(RUN) ruff check --fix-only --quiet .
+	@$(RUN) ruff format .
+
+.PHONY: generate
+generate: $(STAMP) ## Write crds/, the chart's copies and generated docs
+	@$(RUN) heliotrope crds --write
+
+.PHONY: drift
+drift: $(STAMP) ## Fail if a generated file is not what `make generate` writes
+	@$(RUN) heliotrope crds --check
+
+.PHONY: bench
+bench: $(STAMP) ## Measure the picker; results in build/bench/
+	@$(RUN) python bench/picker.py
+
+.PHONY: clean
+clean: ## Remove build/ and .venv (the cache of built programs stays)
+	@rm -rf build .venv
