@@ -263,7 +263,7 @@ class Stats:
     rejected_total: int = 0
     """By the decider."""
     cancelled_total: int = 0
-    """Clients that left before the answer or before their request was complete."""
+    """Clients that left before the answer."""
     failed_total: int = 0
     """Exceptions in the decider."""
     refused_total: dict[str, int] = field(default_factory=dict)

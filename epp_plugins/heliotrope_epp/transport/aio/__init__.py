@@ -1,0 +1,1 @@
+"""The transport on `grpc.aio`: always there, whatever the platform."""
