@@ -1,0 +1,405 @@
+"""The continuous-batching loop of one engine (paper carbon-slo-tension, §III-C), one step per call.
+
+An iteration retires what has finished, admits what fits, prefills what was admitted in one or more steps of at most
+`max_num_batched_tokens` tokens, which stall the batch, and then decodes one token for everyone. Where KV memory runs
+out, the newest sequence is preempted and computed again later, as in vLLM.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from heliotrope.engine.model import EngineModel
+from heliotrope.errors import InvalidInputError
+from heliotrope_sim.engine.costs import StepCosts
+from heliotrope_sim.engine.energy import EnergyMeter
+from heliotrope_sim.engine.fixed_point import joules, seconds
+from heliotrope_sim.engine.kv import KvMemory
+from heliotrope_sim.engine.sequence import Request, Sequence, Status
+
+
+class Phase(StrEnum):
+    """What a step does."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+class SleepLevel(IntEnum):
+    """Depths of vLLM's sleep mode."""
+
+    PAUSED = 0
+    """Nothing is scheduled; weights and KV stay."""
+    WEIGHTS_OFFLOADED = 1
+    """Weights in host memory, KV dropped."""
+    DISCARDED = 2
+    """Weights and KV dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One step: what it takes, draws and yields. Its tokens exist from `end_ns` on."""
+
+    phase: Phase
+    start_ns: int
+    duration_ns: int
+    picojoules: int
+    tokens: int
+    """Tokens computed: prompt tokens of a prefill, one per sequence of a decode."""
+    participants: int
+    kv_tokens: int
+    """Cached tokens that the step read."""
+    emitted: tuple[Sequence, ...]
+    """Sequences that got one token each."""
+    first_tokens: tuple[Sequence, ...]
+    """Those of `emitted` for which it was the first."""
+    finished: tuple[Sequence, ...]
+    """Those of `emitted` for which it was the last."""
+    preempted: tuple[Sequence, ...]
+    """Sequences that went back to the queue to make room."""
+
+    @property
+    def end_ns(self) -> int:
+        """When the step ends and its tokens exist."""
+        return self.start_ns + self.duration_ns
+
+    @property
+    def duration_seconds(self) -> float:
+        """How long it takes."""
+        return seconds(self.duration_ns)
+
+    @property
+    def joules(self) -> float:
+        """What all accelerators of the engine draw for it."""
+        return joules(self.picojoules)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What an engine has done since its start."""
+
+    prefix_queries: int = 0
+    """Prompt tokens looked up in the prefix cache."""
+    prefix_hits: int = 0
+    preemptions: int = 0
+    prefill_tokens: int = 0
+    """Tokens computed by prefill steps, recomputation included."""
+    decode_tokens: int = 0
+    prefill_ns: int = 0
+    decode_ns: int = 0
+
+
+class Engine:
+    """One engine. Times are ns on a clock of the caller's; nothing here waits.
+
+    The caller steps it: `step(now_ns)` computes the step that starts now. The next step starts at its `end_ns` or
+    later. Submissions and aborts may come at any time between.
+    """
+
+    def __init__(
+        self,
+        model: EngineModel,
+        *,
+        max_num_seqs: int | None = None,
+        max_num_batched_tokens: int | None = None,
+        now_ns: int = 0,
+    ) -> None:
+        self._nominal = model
+        self._model = model
+        self._costs = StepCosts.of(model)
+        self.max_num_seqs = max_num_seqs or model.max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens or model.max_num_batched_tokens
+        self.kv = KvMemory(model.kv_capacity_tokens // model.block_size, model.block_size)
+        self.energy = EnergyMeter(model, now_ns)
+        self.counters = Counters()
+        self._sleep_level: SleepLevel | None = None
+        self._sequences: dict[str, Sequence] = {}
+        self._waiting: deque[Sequence] = deque()
+        self._prefilling: deque[Sequence] = deque()
+        self._decoding: list[Sequence] = []
+        self._retiring: list[Sequence] = []
+        self._decode_is_next = False
+
+    @property
+    def model(self) -> EngineModel:
+        """The engine's model at its present clock."""
+        return self._model
+
+    @property
+    def num_running(self) -> int:
+        """Sequences in the batch."""
+        return len(self._prefilling) + len(self._decoding)
+
+    @property
+    def num_waiting(self) -> int:
+        """Sequences in the queue."""
+        return len(self._waiting)
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens that waiting and admitted sequences still have to prefill, prefix hits of the waiting unknown."""
+        waiting = sum(s.request.prompt_tokens + s.generated for s in self._waiting)
+        return waiting + sum(s.prefill_target - s.computed for s in self._prefilling)
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens of the batch whose KV is in memory."""
+        return sum(s.computed for s in self._prefilling) + sum(s.computed for s in self._decoding)
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the KV blocks that sequences hold."""
+        return self.kv.used_blocks / self.kv.capacity_blocks
+
+    @property
+    def sleep_level(self) -> SleepLevel | None:
+        """How deep it sleeps; None while awake."""
+        return self._sleep_level
+
+    def submit(self, request: Request, now_ns: int) -> Sequence:
+        """Queue a request.
+
+        Raises:
+            InvalidInputError: if it has no tokens, could never fit, or its id is in use.
+        """
+        if request.prompt_tokens < 1:
+            raise InvalidInputError("prompt_tokens", f"must be at least 1, got {request.prompt_tokens}")
+        if request.output_tokens < 1:
+            raise InvalidInputError("output_tokens", f"must be at least 1, got {request.output_tokens}")
+        capacity = self.kv.capacity_blocks * self.kv.block_size
+        if request.prompt_tokens + request.output_tokens > capacity:
+            raise InvalidInputError(
+                "prompt_tokens",
+                f"{request.prompt_tokens} prompt and {request.output_tokens} output tokens exceed the KV memory of "
+                f"{capacity} tokens",
+            )
+        if request.request_id in self._sequences:
+            raise InvalidInputError("request_id", f"{request.request_id!r} is already in flight")
+        sequence = Sequence(request, queued_ns=now_ns)
+        self._sequences[request.request_id] = sequence
+        self._waiting.append(sequence)
+        return sequence
+
+    def abort(self, request_id: str, now_ns: int) -> Sequence | None:
+        """Take a request out, wherever it is; None if it is not in flight.
+
+        What it drew stays charged to it, the whole step in progress included.
+        """
+        sequence = self._sequences.pop(request_id, None)
+        if sequence is None:
+            return None
+        if sequence.status is Status.WAITING:
+            self._waiting.remove(sequence)
+        elif sequence.status is Status.PREFILLING:
+            self._prefilling.remove(sequence)
+        else:
+            self._decoding.remove(sequence)
+            if sequence in self._retiring:
+                self._retiring.remove(sequence)
+        self.kv.release(sequence)
+        sequence.status = Status.ABORTED
+        sequence.finished_ns = now_ns
+        return sequence
+
+    def set_clock(self, mhz: int, now_ns: int) -> int:
+        """Set the SM clock from the next step on; returns it as clamped to the device's range."""
+        self._model = self._nominal.at_clock(mhz)
+        self._costs = StepCosts.of(self._model)
+        self.energy.set_clock(now_ns, self._model)
+        return self._model.clock_mhz
+
+    def sleep(self, level: SleepLevel, now_ns: int) -> list[Sequence]:
+        """Abort what is in flight and sleep; from level 1 on the prefix cache is lost. Returns what was aborted.
+
+        Requests submitted while it sleeps wait for `wake`, as in vLLM.
+        """
+        aborted = [s for s in (self.abort(i, now_ns) for i in list(self._sequences)) if s is not None]
+        self._decode_is_next = False
+        if level >= SleepLevel.WEIGHTS_OFFLOADED:
+            self.kv.forget()
+        self._sleep_level = level
+        self.energy.set_asleep(now_ns, level >= SleepLevel.WEIGHTS_OFFLOADED)
+        return aborted
+
+    def wake(self, now_ns: int) -> None:
+        """Schedule again."""
+        self._sleep_level = None
+        self.energy.set_asleep(now_ns, asleep=False)
+
+    def step(self, now_ns: int) -> StepResult | None:
+        """Compute the step that starts now; None if there is nothing to do.
+
+        Raises:
+            ValueError: if the step before has not ended by then.
+        """
+        if now_ns < self.energy.settled_ns:
+            raise ValueError(f"step at {now_ns} ns, but time is settled up to {self.energy.settled_ns} ns")
+        self._retire()
+        if self._sleep_level is not None:
+            return None
+        if not self._prefilling and not (self._decode_is_next and self._decoding):
+            self._admit(now_ns)
+        if self._prefilling:
+            return self._prefill(now_ns)
+        if self._decoding:
+            return self._decode(now_ns)
+        return None
+
+    def _retire(self) -> None:
+        if not self._retiring:
+            return
+        for sequence in self._retiring:
+            self.kv.release(sequence)
+            sequence.status = Status.FINISHED
+            del self._sequences[sequence.request.request_id]
+        self._retiring.clear()
+        self._decoding = [s for s in self._decoding if s.status is Status.DECODING]
+
+    def _admit(self, now_ns: int) -> None:
+        """First come, first served: the head of the queue is never overtaken."""
+        waiting, block_size = self._waiting, self.kv.block_size
+        while waiting and self.num_running < self.max_num_seqs:
+            sequence = waiting[0]
+            if sequence.queued_ns > now_ns:
+                return
+            target = sequence.request.prompt_tokens + sequence.generated
+            # The last token is always computed: its output is the next token.
+            matched = self.kv.match(sequence.request.block_hashes, (target - 1) // block_size)
+            if not self.kv.admit(sequence, matched, -(-target // block_size)):
+                return
+            waiting.popleft()
+            sequence.status = Status.PREFILLING
+            sequence.prefill_target = target
+            sequence.computed = matched * block_size
+            if sequence.scheduled_ns is None:
+                sequence.scheduled_ns = now_ns
+                sequence.cached_tokens = sequence.computed
+                self.counters.prefix_queries += target
+                self.counters.prefix_hits += sequence.computed
+            self._prefilling.append(sequence)
+
+    def _prefill(self, now_ns: int) -> StepResult:
+        budget = self.max_num_batched_tokens
+        chunks: list[tuple[Sequence, int, int]] = []
+        tokens = squares = 0
+        for sequence in self._prefilling:
+            chunk = min(sequence.prefill_target - sequence.computed, budget - tokens)
+            if not chunk:
+                break
+            # Attention of a chunk reads what is computed already, so that the chunks' squares add up to n².
+            square = (sequence.computed + chunk) ** 2 - sequence.computed**2
+            chunks.append((sequence, chunk, square))
+            tokens += chunk
+            squares += square
+        costs = self._costs
+        duration = costs.prefill_ns(tokens, len(chunks), squares)
+        share, remainder = divmod(costs.prefill_base_picojoules, len(chunks))
+        chunks[0][0].picojoules += remainder
+        emitted = []
+        for sequence, chunk, square in chunks:
+            sequence.picojoules += (
+                share + costs.prefill_picojoules_per_token * chunk + costs.prefill_picojoules_per_square * square
+            )
+            sequence.computed += chunk
+            self.kv.publish(sequence)
+            if sequence.computed == sequence.prefill_target:
+                self._prefilling.popleft()
+                sequence.status = Status.DECODING
+                sequence.generated += 1
+                self._decoding.append(sequence)
+                emitted.append(sequence)
+        self._decode_is_next = not self._prefilling
+        self.counters.prefill_tokens += tokens
+        self.counters.prefill_ns += duration
+        energy = (
+            costs.prefill_base_picojoules
+            + costs.prefill_picojoules_per_token * tokens
+            + costs.prefill_picojoules_per_square * squares
+        )
+        return self._finish_step(Phase.PREFILL, now_ns, duration, energy, tokens, len(chunks), 0, emitted, ())
+
+    def _decode(self, now_ns: int) -> StepResult:
+        preempted = self._make_room()
+        costs, decoding, block_size = self._costs, self._decoding, self.kv.block_size
+        batch = len(decoding)
+        kv_tokens = 0
+        share, remainder = divmod(costs.decode_base_picojoules, batch)
+        decoding[0].picojoules += remainder
+        share += costs.decode_picojoules_per_request
+        per_cached_token = costs.decode_picojoules_per_cached_token
+        for sequence in decoding:
+            computed = sequence.computed
+            kv_tokens += computed
+            sequence.picojoules += share + per_cached_token * computed
+            sequence.computed = computed + 1
+            sequence.generated += 1
+            if (computed + 1) % block_size == 0:
+                self.kv.publish(sequence)
+        self._decode_is_next = False
+        duration = costs.decode_ns(batch, kv_tokens)
+        self.counters.decode_tokens += batch
+        self.counters.decode_ns += duration
+        energy = (
+            costs.decode_base_picojoules + costs.decode_picojoules_per_request * batch + per_cached_token * kv_tokens
+        )
+        return self._finish_step(Phase.DECODE, now_ns, duration, energy, batch, batch, kv_tokens, decoding, preempted)
+
+    def _finish_step(
+        self,
+        phase: Phase,
+        now_ns: int,
+        duration_ns: int,
+        picojoules: int,
+        tokens: int,
+        participants: int,
+        kv_tokens: int,
+        emitted: list[Sequence],
+        preempted: tuple[Sequence, ...],
+    ) -> StepResult:
+        end_ns = now_ns + duration_ns
+        finished = [s for s in emitted if s.generated == s.request.output_tokens]
+        first: list[Sequence] = []
+        if phase is Phase.PREFILL:
+            first = [s for s in emitted if s.first_token_ns is None]
+            for sequence in first:
+                sequence.first_token_ns = end_ns
+        for sequence in finished:
+            sequence.finished_ns = end_ns
+        self._retiring.extend(finished)
+        self.energy.step(now_ns, duration_ns, picojoules)
+        return StepResult(
+            phase=phase,
+            start_ns=now_ns,
+            duration_ns=duration_ns,
+            picojoules=picojoules,
+            tokens=tokens,
+            participants=participants,
+            kv_tokens=kv_tokens,
+            emitted=tuple(emitted),
+            first_tokens=tuple(first),
+            finished=tuple(finished),
+            preempted=preempted,
+        )
+
+    def _make_room(self) -> tuple[Sequence, ...]:
+        """Give every sequence that starts a block one more; preempt the newest until that works."""
+        decoding, block_size = self._decoding, self.kv.block_size
+        preempted: list[Sequence] = []
+        for sequence in [s for s in decoding if s.computed % block_size == 0]:
+            if sequence.status is not Status.DECODING:
+                continue
+            while not self.kv.grow(sequence):
+                victim = decoding.pop()
+                self._preempt(victim)
+                preempted.append(victim)
+                if victim is sequence:
+                    break
+        return tuple(preempted)
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.kv.release(sequence)
+        sequence.status = Status.WAITING
+        sequence.computed = 0
+        sequence.preemptions += 1
+        self.counters.preemptions += 1
+        self._waiting.appendleft(sequence)
