@@ -1,0 +1,1 @@
+"""The custom resources: pydantic types, their validation rules and the CRDs generated from them."""

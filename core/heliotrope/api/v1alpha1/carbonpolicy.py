@@ -1,0 +1,188 @@
+"""CarbonPolicy: what an InferencePool optimises, what it promises, and what Heliotrope may change for it."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
+
+from heliotrope.api.lists import ListMap
+from heliotrope.api.scalars import Time
+from heliotrope.api.struct import Struct, rule
+from heliotrope.api.v1alpha1.common import (
+    AGE,
+    Column,
+    Conditions,
+    Definition,
+    Enforcement,
+    Fraction,
+    Group,
+    Kind,
+    Name,
+    Namespace,
+    ObservedGeneration,
+    Resource,
+    Text,
+)
+from heliotrope.api.v1alpha1.controls import Autoscaling, Deferral, DemandResponse, Power
+from heliotrope.api.v1alpha1.objective import AccountingBoundary, KvActions, Objective, Placement, Slo
+
+POLICY_LABEL = "gateway.networking.k8s.io/policy"
+CONTROLLER_NAME = "heliotrope.io/operator"
+"""The controller name in `status.ancestors`."""
+
+
+class PolicyReason(StrEnum):
+    """Reasons of the ancestor condition `Accepted`, as GEP-713 names them."""
+
+    ACCEPTED = "Accepted"
+    CONFLICTED = "Conflicted"
+    INVALID = "Invalid"
+    TARGET_NOT_FOUND = "TargetNotFound"
+
+
+class TargetRef(Struct):
+    """An InferencePool in the policy's own namespace."""
+
+    group: Annotated[str, StringConstraints(max_length=253)] = "inference.networking.k8s.io"
+    """API group of the target."""
+    kind: Annotated[str, StringConstraints(min_length=1, max_length=63)] = "InferencePool"
+    """Kind of the target."""
+    name: Name
+    """Name of the target."""
+
+    @rule(
+        "self.group == 'inference.networking.k8s.io' && self.kind == 'InferencePool'",
+        "a CarbonPolicy attaches to an InferencePool of the group inference.networking.k8s.io",
+    )
+    def _is_pool(self) -> bool:
+        return self.group == "inference.networking.k8s.io" and self.kind == "InferencePool"
+
+
+class CarbonPolicySpec(Struct):
+    """A policy as the user describes it."""
+
+    target_refs: Annotated[tuple[TargetRef, ...], Field(min_length=1, max_length=16), ListMap("group", "kind", "name")]
+    """InferencePools that the policy attaches to. On a pool with several policies the oldest holds."""
+    objective: Objective = Objective()
+    """What to make small."""
+    slo: Slo
+    """The latency promise that everything else respects."""
+    quality_floor: Fraction | None = None
+    """Least quality of an answer, from 0 to 1 as a decimal string, on the scale of `WorkloadVariant.spec.quality`; a
+    variant of unknown quality is then out. Absent: no floor."""
+    accounting_boundary: AccountingBoundary = AccountingBoundary()
+    """What counts beside operational emissions."""
+    placement: Placement = Placement()
+    """How requests are spread over regions."""
+    kv_actions: KvActions = KvActions()
+    """Which KV actions the picker may choose."""
+    autoscaling: Autoscaling | None = None
+    """Chooses replicas; absent: replicas are left alone. Needs the namespace label `heliotrope.io/allow-scaling`."""
+    power: Power | None = None
+    """Sets clocks and watts; absent: they are left alone. Needs the namespace label `heliotrope.io/allow-power`."""
+    demand_response: DemandResponse | None = None
+    """Answers the grid's requests to draw less; absent: it does not. Needs `power` or `autoscaling` to act."""
+    deferral: Deferral | None = None
+    """Moves opted-in Jobs to cleaner hours; absent: Jobs start as they come."""
+    holdout_percent: Annotated[int, Field(ge=0, le=50)] = 0
+    """Share of requests that is routed without regard to carbon so that savings are measured, in percent; 0: savings
+    are called modelled."""
+    holdout_seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    """Seed of the choice of those requests."""
+    enforcement: Enforcement = Enforcement.ADVISE
+    """`Advise` computes, reports and traces everything and changes nothing; `Enforce` acts. The default is Advise, so
+    that a policy shows what it would do before it does it."""
+    per_request_overrides: bool = False
+    """Lets requests change weights and placement by header."""
+
+    @rule(
+        "!has(self.demandResponse) || has(self.power) || has(self.autoscaling)",
+        "demandResponse needs power or autoscaling, or there is nothing to reduce power with",
+        field="demandResponse",
+    )
+    def _can_respond(self) -> bool:
+        return self.demand_response is None or self.power is not None or self.autoscaling is not None
+
+
+class AncestorRef(Struct):
+    """The object that a policy's status speaks of."""
+
+    group: Group = "inference.networking.k8s.io"
+    """API group of the ancestor."""
+    kind: Kind = "InferencePool"
+    """Kind of the ancestor."""
+    namespace: Namespace | None = None
+    """Namespace of the ancestor; absent: the policy's."""
+    name: Name
+    """Name of the ancestor."""
+
+
+class PolicyAncestorStatus(Struct):
+    """What became of the policy at one of its targets (GEP-713)."""
+
+    ancestor_ref: AncestorRef
+    """The target."""
+    controller_name: Annotated[
+        str, StringConstraints(min_length=1, max_length=253, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9/~._-]+$")
+    ]
+    """Name of the controller that wrote this entry."""
+    conditions: Annotated[Conditions, Field(min_length=1)]
+    """`Accepted`: the policy holds at this target, or why it does not."""
+
+
+class DemandResponseStatus(Struct):
+    """The event of demand response that is being answered."""
+
+    event: Text
+    """Name of the event."""
+    since: Time
+    """When the answer began."""
+    watts: Annotated[int, Field(ge=0, le=1_000_000_000)]
+    """Power that the pool may draw in watts."""
+
+
+class CarbonPolicyStatus(Struct):
+    """A policy as the operator sees it. It changes on transitions only."""
+
+    observed_generation: ObservedGeneration | None = None
+    """The `metadata.generation` that this status answers."""
+    ancestors: Annotated[tuple[PolicyAncestorStatus, ...], Field(max_length=16)] = ()
+    """What became of the policy at each of its targets."""
+    conditions: Conditions = ()
+    """`Accepted`: the policy holds at every target. `Enforced`: it acts (False under Advise). `SignalsFresh`: carbon
+    counts in its decisions."""
+    demand_response: DemandResponseStatus | None = None
+    """The event that is being answered; absent: none."""
+
+
+class CarbonPolicy(Resource):
+    """What an InferencePool optimises within its latency promise, and what Heliotrope may change for it."""
+
+    definition: ClassVar[Definition] = Definition(
+        plural="carbonpolicies",
+        short_name="cp",
+        namespaced=True,
+        columns=(
+            Column("Pool", ".spec.targetRefs[0].name", "First InferencePool that the policy attaches to."),
+            Column("Mode", ".spec.objective.mode", "How the objective's terms are brought together."),
+            Column("TTFT", ".spec.slo.ttft", "Promised time to first token."),
+            Column("TPOT", ".spec.slo.tpot", "Promised time per output token."),
+            Column("Enforcement", ".spec.enforcement", "Advise or Enforce."),
+            Column("Accepted", '.status.conditions[?(@.type=="Accepted")].status', "Whether the policy holds."),
+            Column(
+                "Reason",
+                '.status.conditions[?(@.type=="Accepted")].reason',
+                "Why the policy holds or not.",
+                priority=1,
+            ),
+            Column("Scheduler", ".spec.placement.scheduler", "Assigns requests to regions.", priority=1),
+            AGE,
+        ),
+        labels={POLICY_LABEL: "Direct"},
+    )
+
+    kind: Literal["CarbonPolicy"] = "CarbonPolicy"
+    spec: CarbonPolicySpec
+    """What the user wants."""
+    status: CarbonPolicyStatus | None = None
+    """What became of it."""
