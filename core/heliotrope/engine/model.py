@@ -4,12 +4,15 @@ An engine is one serving process with all the accelerators of its tensor-paralle
 joules of all its accelerators together, without host and without PUE. Inputs may be floats or numpy arrays.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
+
+from heliotrope.errors import InvalidInputError
 
 Quantity = TypeVar("Quantity", float, NDArray[np.float64])
 
@@ -48,10 +51,11 @@ class StepEnergy:
 
 @dataclass(frozen=True, slots=True)
 class ClockResponse:
-    """How time and dynamic power follow the SM clock f: a labelled model, not a measurement.
+    """How time and power follow the SM clock f: a labelled model, not a measurement (docs/engine-models.md).
 
-    With x = f / nominal: prefill time × x^-prefill_exponent, decode time × x^-decode_exponent (decode is bound by
-    memory, so nearly flat), power above idle × x^power_exponent. Anchors: data/mertside-dvfs.
+    With x = f / nominal: prefill time × x^-prefill_exponent; decode time × x^-decode_exponent (decode is bound by
+    memory, so nearly flat), and below the knee × knee / f on top, where the SMs no longer keep the memory busy; power
+    above idle × x^power_exponent of the phase.
     """
 
     min_mhz: int
@@ -59,7 +63,18 @@ class ClockResponse:
     step_mhz: int
     prefill_exponent: float
     decode_exponent: float
-    power_exponent: float
+    decode_knee_mhz: int
+    prefill_power_exponent: float
+    decode_power_exponent: float
+
+    def prefill_time(self, mhz: float, reference_mhz: float) -> float:
+        """Factor on prefill time when the clock goes from the reference to `mhz`."""
+        return float((mhz / reference_mhz) ** -self.prefill_exponent)
+
+    def decode_time(self, mhz: float, reference_mhz: float) -> float:
+        """Factor on decode time when the clock goes from the reference to `mhz`."""
+        starved = max(1.0, self.decode_knee_mhz / mhz) / max(1.0, self.decode_knee_mhz / reference_mhz)
+        return float((mhz / reference_mhz) ** -self.decode_exponent * starved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +113,8 @@ class EngineModel:
     max_num_batched_tokens: int
     clock_mhz: int
     """The SM clock that the coefficients hold for."""
+    unloaded_watts: float | None = None
+    """Power of all accelerators without any process (no CUDA context), the node up; None: unknown."""
 
     def prefill_seconds(
         self, tokens: Quantity, requests: Quantity | float = 1.0, sum_squares: Quantity | None = None
@@ -107,7 +124,8 @@ class EngineModel:
         Args:
             tokens: N, uncached prompt tokens in the step.
             requests: B, how many prompts they belong to.
-            sum_squares: Σ n_i² over the prompts; by default one prompt, N².
+            sum_squares: Σ n_i² over the prompts; by default one prompt, N². For a chunk that extends a prompt from p
+                to q tokens (chunked prefill, cached prefix) it is q² - p².
 
         Returns:
             Seconds, of the shape of `tokens`; 0 where there are no tokens.
@@ -123,19 +141,19 @@ class EngineModel:
             + p.seconds_per_request * requests
             + p.seconds_per_token_squared * squares
         )
-        return np.where(tokens > 0, seconds, 0.0)[()]  # type: ignore[return-value]
+        return np.where(tokens <= 0, 0.0, seconds)[()]  # type: ignore[return-value]
 
     def decode_seconds(self, batch: Quantity, kv_tokens: Quantity) -> Quantity:
         """Time of one decode step of B sequences that hold K cached tokens together; 0 where B is 0."""
         a, b = self.decode.alpha_seconds, self.decode.beta_seconds_per_token
-        per_request = kv_tokens / np.maximum(batch, 1.0)
+        per_request = kv_tokens / np.where(batch > 0, batch, 1.0)
         seconds = (
             a[0]
             + b[0] * per_request
             + (a[1] + b[1] * per_request) * batch
             + (a[2] + b[2] * per_request) * batch * batch
         )
-        return np.where(batch > 0, seconds, 0.0)[()]  # type: ignore[return-value]
+        return np.where(batch <= 0, 0.0, seconds)[()]  # type: ignore[return-value]
 
     def prefill_joules(self, tokens: Quantity, sum_squares: Quantity | None = None) -> Quantity:
         """Energy of one prefill step; arguments as in `prefill_seconds`."""
@@ -144,7 +162,7 @@ class EngineModel:
         joules = (
             e.prefill_base_joules + e.prefill_joules_per_token * tokens + e.prefill_joules_per_token_squared * squares
         )
-        return np.where(tokens > 0, joules, 0.0)[()]  # type: ignore[return-value]
+        return np.where(tokens <= 0, 0.0, joules)[()]  # type: ignore[return-value]
 
     def decode_joules(self, batch: Quantity, kv_tokens: Quantity) -> Quantity:
         """Energy of one decode step; arguments as in `decode_seconds`."""
@@ -152,68 +170,127 @@ class EngineModel:
         joules = (
             e.decode_base_joules + e.decode_joules_per_request * batch + e.decode_joules_per_cached_token * kv_tokens
         )
-        return np.where(batch > 0, joules, 0.0)[()]  # type: ignore[return-value]
+        return np.where(batch <= 0, 0.0, joules)[()]  # type: ignore[return-value]
 
     def at_clock(self, mhz: int) -> "EngineModel":
         """The same engine at another SM clock, by its `ClockResponse`; clamped to the device's range.
 
-        Step energy follows power × time: above idle it scales with power and time, the idle part with time alone.
+        Step energy follows power × time: the part above idle scales with power and time, the idle part with idle power
+        and time. Idle power falls towards `unloaded_watts` in proportion to the clock, where that is known.
         """
         mhz = min(max(mhz, self.clock.min_mhz), self.clock.max_mhz)
         if mhz == self.clock_mhz:
             return self
         x = mhz / self.clock_mhz
-        prefill_scale = x**-self.clock.prefill_exponent
-        decode_scale = x**-self.clock.decode_exponent
-        power_scale = x**self.clock.power_exponent
+        prefill_scale = self.clock.prefill_time(mhz, self.clock_mhz)
+        decode_scale = self.clock.decode_time(mhz, self.clock_mhz)
+        idle_watts = self._standing_watts(self.idle_watts, x)
         return replace(
             self,
             clock_mhz=mhz,
             prefill=_scaled_prefill(self.prefill, prefill_scale),
             decode=_scaled_decode(self.decode, decode_scale),
-            energy=self._scaled_energy(prefill_scale, decode_scale, power_scale),
+            energy=self._scaled_energy(x, prefill_scale, decode_scale, idle_watts),
+            idle_watts=idle_watts,
+            sleep_watts=self._standing_watts(self.sleep_watts, x),
         )
 
-    def _scaled_energy(self, prefill_scale: float, decode_scale: float, power_scale: float) -> StepEnergy:
-        p, d, e, idle = self.prefill, self.decode, self.energy, self.idle_watts
+    def _standing_watts(self, watts: float, x: float) -> float:
+        if self.unloaded_watts is None:
+            return watts
+        return self.unloaded_watts + (watts - self.unloaded_watts) * x
 
-        def scaled(joules: float, seconds: float, time_scale: float) -> float:
-            standing = idle * seconds
-            return (joules - standing) * power_scale * time_scale + standing * time_scale
+    def _scaled_energy(self, x: float, prefill_scale: float, decode_scale: float, idle_watts: float) -> StepEnergy:
+        p, d, e = self.prefill, self.decode, self.energy
 
+        def scaled(joules: float, seconds: float, time_scale: float, power_scale: float) -> float:
+            above_idle = (joules - self.idle_watts * seconds) * power_scale
+            return (above_idle + idle_watts * seconds) * time_scale
+
+        def prefill(joules: float, seconds: float) -> float:
+            return scaled(joules, seconds, prefill_scale, x**self.clock.prefill_power_exponent)
+
+        def decode(joules: float, seconds: float) -> float:
+            return scaled(joules, seconds, decode_scale, x**self.clock.decode_power_exponent)
+
+        # Energy has no knee, so its base belongs to the line above the knee, extended to no tokens.
+        above_knee_base = (
+            p.base_seconds
+            + p.seconds_per_request
+            + (p.seconds_per_token_below - p.seconds_per_token_above) * p.knee_tokens
+        )
         return StepEnergy(
-            prefill_base_joules=scaled(e.prefill_base_joules, p.base_seconds + p.seconds_per_request, prefill_scale),
-            prefill_joules_per_token=scaled(e.prefill_joules_per_token, p.seconds_per_token_above, prefill_scale),
-            prefill_joules_per_token_squared=scaled(
-                e.prefill_joules_per_token_squared, p.seconds_per_token_squared, prefill_scale
-            ),
-            decode_base_joules=scaled(e.decode_base_joules, d.alpha_seconds[0], decode_scale),
-            decode_joules_per_request=scaled(e.decode_joules_per_request, d.alpha_seconds[1], decode_scale),
-            decode_joules_per_cached_token=scaled(
-                e.decode_joules_per_cached_token, d.beta_seconds_per_token[1], decode_scale
-            ),
+            prefill_base_joules=prefill(e.prefill_base_joules, above_knee_base),
+            prefill_joules_per_token=prefill(e.prefill_joules_per_token, p.seconds_per_token_above),
+            prefill_joules_per_token_squared=prefill(e.prefill_joules_per_token_squared, p.seconds_per_token_squared),
+            decode_base_joules=decode(e.decode_base_joules, d.alpha_seconds[0]),
+            decode_joules_per_request=decode(e.decode_joules_per_request, d.alpha_seconds[1]),
+            decode_joules_per_cached_token=decode(e.decode_joules_per_cached_token, d.beta_seconds_per_token[1]),
         )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The model as plain numbers, strings, lists and dictionaries: the shape of the profile files."""
+        data = asdict(self)
+        decode = data["decode"]
+        data["decode"] = {name: list(values) for name, values in decode.items()}
+        return data
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> "EngineModel":
         """Build a model from the shape that `to_mapping` writes (the profile files).
 
         Raises:
-            KeyError, TypeError: if a coefficient is missing or unknown.
+            InvalidInputError: if a coefficient is missing, unknown, not a number, or below 0; names the field.
         """
-        values = dict(data)
-        decode = values.pop("decode")
-        return cls(
-            prefill=PrefillTime(**values.pop("prefill")),
-            decode=DecodeTime(
-                alpha_seconds=tuple(decode["alpha_seconds"]),
-                beta_seconds_per_token=tuple(decode["beta_seconds_per_token"]),
-            ),
-            energy=StepEnergy(**values.pop("energy")),
-            clock=ClockResponse(**values.pop("clock")),
-            error=ModelError(**values.pop("error")),
-            **values,
-        )
+        return _from_mapping(cls, data, "")
+
+
+_Record = TypeVar("_Record")
+
+
+def _from_mapping(record: type[_Record], data: Any, path: str) -> _Record:
+    """A frozen record of numbers, strings, number tuples and records like it, every field checked."""
+    if not isinstance(data, Mapping):
+        raise InvalidInputError(path, f"must be a mapping with the fields of {record.__name__}")
+    declared = {field.name: field for field in fields(record)}  # type: ignore[arg-type]
+    prefix = f"{path}." if path else ""
+    for name in data:
+        if name not in declared:
+            raise InvalidInputError(f"{prefix}{name}", f"is no field of {record.__name__}; has {', '.join(declared)}")
+    hints = get_type_hints(record)
+    values: dict[str, Any] = {}
+    for name, field in declared.items():
+        if name in data:
+            values[name] = _value(hints[name], data[name], f"{prefix}{name}")
+        elif field.default is not None:
+            raise InvalidInputError(f"{prefix}{name}", "is missing; a profile states every coefficient")
+    return record(**values)
+
+
+def _value(hint: Any, value: Any, path: str) -> Any:
+    if hint is str:
+        if not isinstance(value, str):
+            raise InvalidInputError(path, f"must be a string, not {value!r}")
+        return value
+    if hint is int:
+        return int(_number(value, path, whole=True))
+    if hint is float:
+        return _number(value, path)
+    if hint == float | None:
+        return None if value is None else _number(value, path)
+    if hint == tuple[float, float, float]:
+        if not isinstance(value, (list, tuple)) or len(value) != 3:
+            raise InvalidInputError(path, f"must be a list of three numbers (j = 0, 1, 2), not {value!r}")
+        return tuple(_number(item, f"{path}[{index}]") for index, item in enumerate(value))
+    return _from_mapping(hint, value, path)
+
+
+def _number(value: Any, path: str, *, whole: bool = False) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise InvalidInputError(path, f"must be a finite number of 0 or more, not {value!r}")
+    if whole and value != int(value):
+        raise InvalidInputError(path, f"must be a whole number, not {value!r}")
+    return float(value)
 
 
 def _scaled_prefill(p: PrefillTime, scale: float) -> PrefillTime:

@@ -1,0 +1,1 @@
+"""Parts of bench/calibrate_engines.py: measurements, recipes, the paper's anchors, the report."""
