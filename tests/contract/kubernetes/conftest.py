@@ -1,0 +1,53 @@
+"""Fixtures over a real Kubernetes API: one control plane for the session."""
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support import controlplane_build
+from tests.support.controlplane import KUBECONFIG_VARIABLE, Cluster, ControlPlane, open_cluster
+
+ROOT = Path(__file__).parents[3]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the control plane before the tests' time limits run, with its progress on the terminal."""
+    wanted = any(item.get_closest_marker("controlplane") for item in session.items)
+    if not wanted or session.config.option.collectonly or controlplane_build.built():
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        controlplane_build.ensure()
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A Kubernetes API with our CRDs and that of the InferencePool."""
+    with open_cluster(tmp_path_factory.mktemp("controlplane")) as cluster:
+        cluster.apply_crds(ROOT / "crds", ROOT / "tests" / "support" / "crds")
+        yield cluster
+
+
+@pytest.fixture
+def restartable_control_plane(control_plane: Cluster) -> ControlPlane:
+    """The same API where a test may stop and start the API server."""
+    if not isinstance(control_plane, ControlPlane):
+        pytest.skip(f"the cluster of {KUBECONFIG_VARIABLE} cannot be restarted by a test")
+    return control_plane
+
+
+@pytest.fixture
+def unique_name() -> Callable[[str], str]:
+    """Names that no other test and no earlier run has used."""
+    run, numbers = uuid.uuid4().hex[:8], itertools.count(1)
+    return lambda prefix: f"{prefix}-{run}-{next(numbers)}"
+
+
+@pytest.fixture
+def namespace(control_plane: Cluster, unique_name: Callable[[str], str]) -> Iterator[str]:
+    """A namespace of the test's own."""
+    name = control_plane.namespace(unique_name("test"))
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
