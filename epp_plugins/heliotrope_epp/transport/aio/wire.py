@@ -177,9 +177,11 @@ RESPONSE_TRAILERS_CONTINUE = _constant("response_trailers")
 
 
 def _streamed(field: str, body: bytes, ends: bool) -> bytes:
-    streamed = pb.StreamedBodyResponse(body=body, end_of_stream=ends)
-    part = pb.BodyResponse(response=pb.CommonResponse(body_mutation=pb.BodyMutation(streamed_response=streamed)))
-    return pb.ProcessingResponse(**{field: part}).SerializeToString()  # type: ignore[no-any-return]
+    reply = pb.ProcessingResponse()
+    streamed = getattr(reply, field).response.body_mutation.streamed_response
+    streamed.body = body
+    streamed.end_of_stream = ends
+    return reply.SerializeToString()  # type: ignore[no-any-return]
 
 
 def _set_headers(mutation: Any, headers: Iterable[tuple[str, str]]) -> None:
