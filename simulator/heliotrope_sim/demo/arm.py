@@ -1,0 +1,185 @@
+"""One arm of the demo: a fresh fleet, the same arrivals, one way of routing them."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from heliotrope.carbon.series import Series
+from heliotrope.engine import profiles
+from heliotrope_sim.demo.client import LoadGenerator, PlannedRequest, RequestResult
+from heliotrope_sim.demo.fleet import (
+    RunningEngine,
+    start_engines,
+    start_picker,
+    write_regions,
+    write_resources,
+)
+from heliotrope_sim.demo.grids import series_on_the_wall
+from heliotrope_sim.demo.meter import Meter, MeteredEngine, RegionEnergy
+from heliotrope_sim.demo.scenario import Scenario
+from heliotrope_sim.gateway.config import DESTINATION_HEADER, GatewayConfig
+from heliotrope_sim.gateway.process import Gateway
+
+SETUP_SECONDS = 4.0
+LEAD_SECONDS = 1.0
+NO_PICKER = "127.0.0.1:1"
+REFRESH_SECONDS = 0.5
+
+
+class ArmName(StrEnum):
+    """The two ways of routing."""
+
+    ROUND_ROBIN = "round_robin"
+    HELIOTROPE = "heliotrope"
+
+
+@dataclass(slots=True)
+class ArmState:
+    """What an arm shows while it runs and leaves when it has ended."""
+
+    name: ArmName
+    engines: tuple[RunningEngine, ...]
+    meter: Meter
+    intensity: Mapping[str, Series]
+    unix_offset_s: float
+    start_s: float
+    planned: int
+    results: list[RequestResult] = field(default_factory=list)
+    engine_of: dict[str, str] = field(default_factory=dict)
+    """Engine name by request id."""
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    """What the picker explains, in Heliotrope's arm."""
+    unfinished: int = 0
+    """Requests that had not ended at the horizon."""
+
+    def region_of(self, request_id: str) -> str | None:
+        """The region that served a request, None if it is not known."""
+        engine = self.engine_of.get(request_id)
+        return next((e.region for e in self.engines if e.name == engine), None)
+
+    def energy(self, scenario: Scenario) -> dict[str, RegionEnergy]:
+        """Energy and grams by region so far."""
+        pue = {region.name: region.pue for region in scenario.regions}
+        return self.meter.by_region(self.intensity, pue, self.unix_offset_s)
+
+
+async def run_arm(
+    name: ArmName,
+    scenario: Scenario,
+    planned: Sequence[PlannedRequest],
+    folder: Path,
+    on_progress: Callable[[ArmState], None],
+) -> ArmState:
+    """Run one arm to its horizon.
+
+    Args:
+        name: how to route.
+        scenario: regions, promises, times.
+        planned: the requests, the same in every arm.
+        folder: existing folder for configuration and logs of the arm's processes.
+        on_progress: called twice a second.
+
+    Raises:
+        ChildError, GatewayError: if a process does not come up.
+    """
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as stack:
+        wall_start = time.time() + SETUP_SECONDS
+        fleet, engines = await start_engines(scenario, folder)
+        stack.push_async_callback(fleet.stop)
+        resources = folder / "resources"
+        write_resources(scenario, engines, resources, wall_start)
+        admin_url = ""
+        picker_address = NO_PICKER
+        if name is ArmName.HELIOTROPE:
+            picker, ports = await start_picker(folder, resources)
+            stack.push_async_callback(picker.stop)
+            admin_url, picker_address = f"http://127.0.0.1:{ports.admin}", f"127.0.0.1:{ports.grpc}"
+        gateway = await Gateway.start(
+            GatewayConfig(pickers=(picker_address,), baseline=True), directory=folder / "envoy"
+        )
+        stack.push_async_callback(gateway.stop)
+        if name is ArmName.HELIOTROPE:
+            await gateway.wait_for_pickers()
+        if wall_start < time.time() + LEAD_SECONDS:
+            wall_start = time.time() + LEAD_SECONDS + 1.0
+            write_regions(scenario, resources, wall_start)
+        unix_offset = time.time() - loop.time()
+        state = ArmState(
+            name=name,
+            engines=tuple(engines),
+            meter=_meter(scenario, engines),
+            intensity=series_on_the_wall(scenario, wall_start),
+            unix_offset_s=unix_offset,
+            start_s=wall_start - unix_offset,
+            planned=len(planned),
+        )
+        await _play(state, scenario, planned, gateway, on_progress)
+        if name is ArmName.HELIOTROPE:
+            state.decisions = await _decisions(admin_url, len(planned))
+            for decision in state.decisions:
+                state.engine_of[decision["request_id"]] = str(decision["endpoint"]).partition("/")[2]
+        return state
+
+
+async def _play(
+    state: ArmState,
+    scenario: Scenario,
+    planned: Sequence[PlannedRequest],
+    gateway: Gateway,
+    on_progress: Callable[[ArmState], None],
+) -> None:
+    names = [engine.name for engine in state.engines]
+    addresses = [engine.address for engine in state.engines]
+    # Neighbours in the rotation are in different regions, so that every region sees the same stream.
+    order = sorted(range(len(names)), key=lambda i: (int(names[i].rpartition("-")[2]), names[i]))
+
+    def in_rotation(position: int) -> Mapping[str, str]:
+        return {DESTINATION_HEADER: addresses[order[position % len(order)]]}
+
+    round_robin = state.name is ArmName.ROUND_ROBIN
+    if round_robin:
+        state.engine_of = {r.request_id: names[order[i % len(order)]] for i, r in enumerate(planned)}
+    url = gateway.baseline_url if round_robin else gateway.url
+    assert url is not None
+    generator = LoadGenerator(
+        url, headers_for=in_rotation if round_robin else lambda _: {}, on_result=state.results.append
+    )
+    loop = asyncio.get_running_loop()
+    end_s = state.start_s + scenario.horizon_seconds
+
+    async def progress() -> None:
+        while loop.time() < end_s:
+            on_progress(state)
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    ticker = asyncio.create_task(progress())
+    load = asyncio.create_task(generator.run(planned, state.start_s))
+    try:
+        await state.meter.run(state.start_s, scenario.horizon_seconds)
+        state.unfinished = len(planned) - len(state.results)
+    finally:
+        for task in (ticker, load):
+            task.cancel()
+        await asyncio.gather(ticker, load, return_exceptions=True)
+    on_progress(state)
+
+
+def _meter(scenario: Scenario, engines: Sequence[RunningEngine]) -> Meter:
+    host_watts = profiles.load(scenario.profile).host_watts
+    return Meter([MeteredEngine(e.name, e.region, e.url, host_watts) for e in engines])
+
+
+async def _decisions(admin_url: str, limit: int) -> list[dict[str, Any]]:
+    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as client:
+        response = await client.get(f"{admin_url}/debug/decisions", params={"limit": min(limit, 1000)})
+        response.raise_for_status()
+        decisions: list[dict[str, Any]] = response.json()
+        return decisions

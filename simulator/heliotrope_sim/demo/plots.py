@@ -1,0 +1,123 @@
+"""The report's figures, each as one SVG text."""
+
+import io
+from collections.abc import Sequence
+from itertools import pairwise
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from heliotrope.carbon.accounting import EnergyInterval, emissions
+from heliotrope.units import joules_from_watts
+from heliotrope_sim.demo.arm import ArmName, ArmState
+from heliotrope_sim.demo.scenario import Scenario
+from heliotrope_sim.demo.table import TITLES
+
+COLORS = ("#2f6f9f", "#d98a29", "#6a994e", "#9d4edd", "#bc4749")
+ARM_COLORS = {ArmName.ROUND_ROBIN: "#8a8f98", ArmName.HELIOTROPE: "#c9721b"}
+STYLE = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "heliotrope",
+}
+
+
+def load_over_time(states: Sequence[ArmState], scenario: Scenario) -> str:
+    """Carbon intensity by region, and below it each arm's requests in the engines by region."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 2.4 + 1.9 * len(states)), layout="constrained")
+        axes = figure.subplots(1 + len(states), 1, sharex=True, squeeze=False)[:, 0]
+        times = np.linspace(0.0, scenario.horizon_seconds, 400)
+        for color, region in zip(COLORS, scenario.regions, strict=False):
+            points = [
+                states[0].intensity[region.name].at(states[0].start_s + states[0].unix_offset_s + t) for t in times
+            ]
+            values = [np.nan if p is None else p.intensity_g_per_kwh for p in points]
+            axes[0].plot(
+                times, values, color=color, label=f"{region.name} ({region.description})", drawstyle="steps-post"
+            )
+        axes[0].set_ylabel("gCO2e/kWh")
+        axes[0].set_ylim(bottom=0)
+        axes[0].legend(ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.3), fontsize=8)
+        for axis, state in zip(axes[1:], states, strict=True):
+            _stacked_load(axis, state, scenario)
+        top = max(axis.get_ylim()[1] for axis in axes[1:])
+        for axis in axes[1:]:
+            axis.set_ylim(0, top)
+        axes[-1].set_xlabel(f"seconds (one second shows {scenario.speed / 3600:.2f} recorded hours)")
+        return _svg(figure)
+
+
+def carbon_over_time(states: Sequence[ArmState], scenario: Scenario) -> str:
+    """Cumulative grams of each arm, by region."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 3.2), layout="constrained")
+        axes = figure.subplots(1, len(states), sharey=True, squeeze=False)[0]
+        for axis, state in zip(axes, states, strict=True):
+            bottom: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None
+            for color, region in zip(COLORS, scenario.regions, strict=False):
+                times, grams = _cumulative_grams(state, region.name, region.pue)
+                base = np.zeros_like(grams) if bottom is None else bottom[: len(grams)]
+                axis.fill_between(times, base, base + grams, color=color, alpha=0.85, linewidth=0, label=region.name)
+                bottom = base + grams
+            axis.set_title(TITLES[state.name])
+            axis.set_xlabel("seconds")
+        axes[0].set_ylabel("gCO2e, fleet with hosts and idle")
+        axes[0].legend(loc="upper left")
+        return _svg(figure)
+
+
+def ttft_distributions(states: Sequence[ArmState], scenario: Scenario) -> str:
+    """Share of streamed requests whose first token came within a time."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 3.0), layout="constrained")
+        axis = figure.subplots()
+        for state in states:
+            values = sorted(r.ttft_seconds * 1000 for r in state.results if r.ttft_seconds is not None and not r.failed)
+            if values:
+                share = np.arange(1, len(values) + 1) / len(values)
+                axis.plot(values, share, color=ARM_COLORS[state.name], label=TITLES[state.name], drawstyle="steps-post")
+        axis.axvline(scenario.ttft_slo_seconds * 1000, color="#bc4749", linestyle="--", linewidth=1)
+        axis.text(scenario.ttft_slo_seconds * 1000, 0.05, " SLO", color="#bc4749")
+        axis.set_xscale("log")
+        axis.set_xlabel("TTFT, ms (streamed requests)")
+        axis.set_ylabel("share of requests")
+        axis.set_ylim(0, 1)
+        axis.legend(loc="lower right")
+        return _svg(figure)
+
+
+def _stacked_load(axis: Axes, state: ArmState, scenario: Scenario) -> None:
+    series = [state.meter.series_of(r.name, lambda s: s.running + s.waiting) for r in scenario.regions]
+    times = np.array([t for t, _ in series[0]]) - state.start_s
+    rows = [np.array([v for _, v in values]) for values in series]
+    axis.stackplot(times, *rows, colors=COLORS[: len(rows)], alpha=0.85, step="post")
+    axis.set_ylabel(f"{TITLES[state.name]}\nrequests in engines")
+
+
+def _cumulative_grams(
+    state: ArmState, region: str, pue: float
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    joules = state.meter.series_of(region, lambda s: s.accelerator_joules)
+    watts = sum(e.host_watts for e in state.meter.engines if e.region == region)
+    grams, total = [0.0], 0.0
+    for (before_s, before), (after_s, after) in pairwise(joules):
+        drawn = after - before + joules_from_watts(watts, after_s - before_s)
+        interval = EnergyInterval(before_s + state.unix_offset_s, after_s + state.unix_offset_s, drawn)
+        total += emissions([interval], state.intensity[region], pue).grams_co2e
+        grams.append(total)
+    return np.array([t for t, _ in joules]) - state.start_s, np.array(grams[: len(joules)])
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]

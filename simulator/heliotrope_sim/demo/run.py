@@ -1,0 +1,91 @@
+"""Runs the demo from beginning to report."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from rich.console import Console
+from rich.live import Live
+
+from heliotrope.engine import profiles
+from heliotrope_sim.data import data_file
+from heliotrope_sim.demo.arm import ArmName, ArmState, run_arm
+from heliotrope_sim.demo.client import PlannedRequest, plan
+from heliotrope_sim.demo.report import html
+from heliotrope_sim.demo.scenario import Scenario
+from heliotrope_sim.demo.sizing import saturated_requests_per_second
+from heliotrope_sim.demo.summary import summary
+from heliotrope_sim.demo.table import comparison_table, live_table
+from heliotrope_sim.gateway.install import install_envoy
+from heliotrope_sim.workload.trace import load_azure, stretch
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What a run leaves behind."""
+
+    summary: dict[str, Any]
+    summary_path: Path
+    report_path: Path
+
+
+def run_demo(scenario: Scenario, output: Path, arms: Sequence[ArmName], console: Console) -> DemoResult:
+    """Run the arms one after the other and write `summary.json` and `report.html` into `output`.
+
+    Raises:
+        HeliotropeError: if a process does not come up or a data file is missing.
+        KeyboardInterrupt: on Ctrl-C, after every child process has ended.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    install_envoy(progress=console.print)
+    planned, capacity = planned_requests(scenario)
+    states = []
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for name in arms:
+            folder = output / name.value
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            states.append(runner.run(_shown(name, scenario, planned, folder, console)))
+    result = summary(states, scenario, capacity)
+    summary_path, report_path = output / "summary.json", output / "report.html"
+    summary_path.write_text(json.dumps(result, indent=2) + "\n")
+    report_path.write_text(html(states, scenario, result))
+    if len(states) == len(ArmName):
+        console.print(comparison_table(result))
+    console.print(f"Report:  {report_path}\nSummary: {summary_path}")
+    return DemoResult(result, summary_path, report_path)
+
+
+def planned_requests(scenario: Scenario) -> tuple[list[PlannedRequest], float]:
+    """The requests of every arm, and what the fleet completes per second when saturated with them."""
+    trace = load_azure(data_file(scenario.trace))
+    model = replace(profiles.load(scenario.profile), max_num_seqs=scenario.max_num_seqs)
+    engines = sum(region.engines for region in scenario.regions)
+    capacity = engines * saturated_requests_per_second(model, trace[scenario.trace_skip :])
+    requests = stretch(
+        trace,
+        skip=scenario.trace_skip,
+        rate_per_second=scenario.load * capacity,
+        seconds=scenario.arrival_seconds,
+    )
+    planned = plan(requests, model=scenario.model, stream_share=scenario.stream_share, seed=scenario.seed)
+    return planned, capacity
+
+
+async def _shown(
+    name: ArmName, scenario: Scenario, planned: Sequence[PlannedRequest], folder: Path, console: Console
+) -> ArmState:
+    loop = asyncio.get_running_loop()
+    with Live(console=console, refresh_per_second=4, transient=False) as live:
+        return await run_arm(
+            name,
+            scenario,
+            planned,
+            folder,
+            on_progress=lambda state: live.update(live_table(state, scenario, loop.time())),
+        )

@@ -1,0 +1,1 @@
+"""Request workloads: recorded traces and the prompts that stand in for their texts."""
