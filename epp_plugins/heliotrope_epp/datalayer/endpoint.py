@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from heliotrope.api.v1alpha1.common import REGION_LABEL as REGION_LABEL
+from heliotrope.api.v1alpha1.common import ROLE_LABEL as ROLE_LABEL
 from heliotrope.decide.candidates import Embodied
 from heliotrope.engine.model import EngineModel
 
-ROLE_LABEL = "llm-d.ai/role"
-REGION_LABEL = "heliotrope.io/region"
 ENGINE_TYPE_LABEL = "llm-d.ai/engine-type"
 
 

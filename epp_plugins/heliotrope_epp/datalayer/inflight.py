@@ -1,6 +1,5 @@
 """The picker's own requests on one endpoint, so that decisions see dispatches before the next scrape does."""
 
-from collections import deque
 from dataclasses import dataclass
 from math import exp
 
@@ -22,8 +21,8 @@ class InFlight:
     """Counts of one endpoint. Adding and removing are O(1); `waiting` drops dispatches whose first token is due."""
 
     def __init__(self) -> None:
-        self._open: set[Dispatch] = set()
-        self._before_first: deque[Dispatch] = deque()
+        self._open: dict[Dispatch, None] = {}  # in the order of dispatch
+        self._before_first: dict[Dispatch, None] = {}
         self._prefill_seconds = 0.0
         self._prefill_as_of_s = 0.0
 
@@ -32,27 +31,31 @@ class InFlight:
 
     def add(self, dispatch: Dispatch, prefill_seconds: float) -> None:
         """A request was dispatched; `prefill_seconds` is what its prefill is expected to occupy the engine for."""
-        self._open.add(dispatch)
-        self._before_first.append(dispatch)
+        self._open[dispatch] = None
+        self._before_first[dispatch] = None
         self._prefill_seconds = self._decayed(dispatch.dispatched_s) + prefill_seconds
         self._prefill_as_of_s = dispatch.dispatched_s
 
     def remove(self, dispatch: Dispatch) -> None:
         """The request ended; a second call for the same one does nothing."""
-        self._open.discard(dispatch)
+        self._open.pop(dispatch, None)
+        self._before_first.pop(dispatch, None)
 
     def waiting(self, now_s: float) -> tuple[int, float]:
         """Requests whose first token is not yet due, and their uncached prompt tokens."""
-        pending = self._before_first
-        while pending and (pending[0].first_token_due_s <= now_s or pending[0] not in self._open):
-            pending.popleft()
-        alive = [d for d in pending if d.first_token_due_s > now_s and d in self._open]
-        return len(alive), sum(d.uncached_tokens for d in alive)
+        for dispatch in [d for d in self._before_first if d.first_token_due_s <= now_s]:
+            del self._before_first[dispatch]
+        return len(self._before_first), sum(d.uncached_tokens for d in self._before_first)
 
     def dispatched_since(self, time_s: float) -> tuple[int, float]:
         """Open requests dispatched after a time, and their prompt tokens."""
-        recent = [d for d in self._open if d.dispatched_s > time_s]
-        return len(recent), sum(d.prompt_tokens for d in recent)
+        count, tokens = 0, 0.0
+        for dispatch in reversed(self._open):
+            if dispatch.dispatched_s <= time_s:
+                break
+            count += 1
+            tokens += dispatch.prompt_tokens
+        return count, tokens
 
     def prefill_duty(self, now_s: float) -> float:
         """Share of recent time that dispatched prefills are expected to have taken, in [0, 1)."""

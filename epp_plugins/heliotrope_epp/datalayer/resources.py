@@ -9,6 +9,17 @@ from heliotrope_epp.datalayer.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
+class PoolRef:
+    """The InferencePool that the picker serves."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Resources:
     """Everything a source knows at one moment. Immutable: a change is a new value."""
 

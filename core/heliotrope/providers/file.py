@@ -1,0 +1,52 @@
+"""A CSV file of intensities in the reader's file system."""
+
+import asyncio
+from pathlib import Path
+
+from heliotrope.api.v1alpha1.carbonsource import File
+from heliotrope.api.v1alpha1.regionprofile import RegionProfileSpec
+from heliotrope.errors import InvalidInputError, SignalUnavailableError
+from heliotrope.providers.interface import Fetched
+from heliotrope.providers.recorded import Recorded
+from heliotrope.providers.table import MAX_BYTES, Columns, read_table
+
+
+class FileProvider:
+    """Reads the file in a thread, and again whenever it was replaced or changed."""
+
+    def __init__(self, path: Path, spec: RegionProfileSpec, source: File, started_unix_s: float) -> None:
+        self._path = path
+        self._spec = spec
+        self._source = source
+        self._started_unix_s = started_unix_s
+        self._version: tuple[int, int, int] | None = None
+        self._recorded: Recorded | None = None
+
+    async def fetch(self, now_unix_s: float) -> Fetched:
+        """The value of the row that holds now; the rows after it are the forecast.
+
+        Raises:
+            SignalUnavailableError: if the file cannot be read or has no row for now.
+        """
+        recorded = await asyncio.to_thread(self._current)
+        return recorded.at(now_unix_s)
+
+    def _current(self) -> Recorded:
+        try:
+            status = self._path.stat()
+            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if self._recorded is None or version != self._version:
+                self._recorded = self._read(status.st_size)
+                self._version = version
+        except OSError as error:
+            raise SignalUnavailableError(f"{self._path}: {error.strerror or error}") from error
+        except InvalidInputError as error:
+            raise SignalUnavailableError(f"{self._path}: {error}") from error
+        return self._recorded
+
+    def _read(self, size: int) -> Recorded:
+        if size > MAX_BYTES:
+            raise InvalidInputError("", f"is larger than {MAX_BYTES} bytes")
+        data = self._path.read_bytes()
+        series = read_table(data, Columns.of(self._source), compressed=self._path.suffix == ".gz")
+        return Recorded.of(series, self._spec, self._source.replay, self._started_unix_s)

@@ -1,0 +1,163 @@
+"""What a picker needs out of an engine's Prometheus page, without reading the rest of it.
+
+A vLLM page is about 50 KB of which a dozen lines matter, and it is read several times a second per endpoint. So the
+page is searched for those names instead of being parsed.
+
+An endpoint may run several engine cores (data parallelism behind one port) and several accelerators; each has its own
+series. Counts are then summed and shares averaged.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from math import fsum, isfinite
+
+from heliotrope_epp.datalayer.endpoint import EngineMetrics
+
+ENERGY_COUNTER = b"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+"""Cumulative, in mJ, one series per accelerator (DCGM's name and unit)."""
+
+
+class EngineType(StrEnum):
+    """The inference servers whose metric names are known; values of the label `llm-d.ai/engine-type`."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricNames:
+    """How one kind of engine calls what the picker reads; None where it has no such metric."""
+
+    running: bytes
+    waiting: bytes
+    kv_usage: bytes
+    cache_config: bytes
+    block_size_label: bytes
+    num_blocks_label: bytes
+    prompt_tokens: bytes
+    generation_tokens: bytes
+    prefix_cache_queries: bytes | None = None
+    prefix_cache_hits: bytes | None = None
+    sleep_state: bytes | None = None
+
+
+VLLM = MetricNames(
+    running=b"vllm:num_requests_running",
+    waiting=b"vllm:num_requests_waiting",
+    kv_usage=b"vllm:kv_cache_usage_perc",
+    cache_config=b"vllm:cache_config_info",
+    block_size_label=b"block_size",
+    num_blocks_label=b"num_gpu_blocks",
+    prompt_tokens=b"vllm:prompt_tokens_total",
+    generation_tokens=b"vllm:generation_tokens_total",
+    prefix_cache_queries=b"vllm:prefix_cache_queries_total",
+    prefix_cache_hits=b"vllm:prefix_cache_hits_total",
+    sleep_state=b"vllm:engine_sleep_state",
+)
+
+SGLANG = MetricNames(
+    running=b"sglang:num_running_reqs",
+    waiting=b"sglang:num_queue_reqs",
+    kv_usage=b"sglang:token_usage",
+    cache_config=b"sglang:cache_config_info",
+    block_size_label=b"page_size",
+    num_blocks_label=b"num_pages",
+    prompt_tokens=b"sglang:prompt_tokens_total",
+    generation_tokens=b"sglang:generation_tokens_total",
+)
+
+NAMES = {EngineType.VLLM: VLLM, EngineType.SGLANG: SGLANG}
+
+
+def engine_metrics(page: bytes, names: MetricNames, scraped_s: float) -> EngineMetrics:
+    """Read one page; what is missing, NaN or unreadable is None.
+
+    Args:
+        page: the body of a `/metrics` answer in Prometheus' text format.
+        names: the engine's metric names.
+        scraped_s: the monotonic time at which the page arrived.
+    """
+    page = b"\n" + page  # every sample then follows a line feed
+    block_size, num_blocks = _cache_geometry(page, names)
+    return EngineMetrics(
+        scraped_s=scraped_s,
+        running=_total(page, names.running),
+        waiting=_total(page, names.waiting),
+        kv_usage=_mean(page, names.kv_usage),
+        block_size=block_size,
+        num_blocks=num_blocks,
+        prompt_tokens_total=_total(page, names.prompt_tokens),
+        generation_tokens_total=_total(page, names.generation_tokens),
+        prefix_cache_queries_total=_total(page, names.prefix_cache_queries),
+        prefix_cache_hits_total=_total(page, names.prefix_cache_hits),
+        energy_millijoules=_total(page, ENERGY_COUNTER),
+        asleep=_asleep(page, names),
+    )
+
+
+def _samples(page: bytes, name: bytes | None) -> Iterator[tuple[bytes, float | None]]:
+    """Labels (between the braces) and value of every series of a metric; None for NaN, infinity and nonsense."""
+    if name is None:
+        return
+    needle = b"\n" + name
+    start = page.find(needle)
+    while start >= 0:
+        end = page.find(b"\n", start + 1)
+        if end < 0:
+            end = len(page)
+        rest = page[start + len(needle) : end]
+        if rest[:1] == b"{":
+            labels, _, value = rest[1:].rpartition(b"}")
+            yield labels, _number(value)
+        elif rest[:1] in (b" ", b"\t"):
+            yield b"", _number(rest)
+        start = page.find(needle, end)
+
+
+def _number(text: bytes) -> float | None:
+    """The value of a sample line's end, `value [timestamp]`."""
+    words = text.split(None, 1)
+    try:
+        value = float(words[0])
+    except (IndexError, ValueError):
+        return None
+    return value if isfinite(value) else None
+
+
+def _total(page: bytes, name: bytes | None) -> float | None:
+    """The sum over the series; None if there is none, or if one is unknown: a partial sum would look like a reset."""
+    values = [value for _, value in _samples(page, name)]
+    known = [value for value in values if value is not None]
+    return fsum(known) if known and len(known) == len(values) else None
+
+
+def _mean(page: bytes, name: bytes) -> float | None:
+    values = [value for _, value in _samples(page, name) if value is not None]
+    return fsum(values) / len(values) if values else None
+
+
+def _cache_geometry(page: bytes, names: MetricNames) -> tuple[int | None, int | None]:
+    """Tokens per block and blocks in all; each engine core exports its own number of blocks."""
+    block_size: int | None = None
+    num_blocks: int | None = None
+    for labels, _ in _samples(page, names.cache_config):
+        size, blocks = _label(labels, names.block_size_label), _label(labels, names.num_blocks_label)
+        block_size = size if size is not None else block_size
+        if blocks is not None:
+            num_blocks = blocks + (num_blocks or 0)
+    return block_size, num_blocks
+
+
+def _label(labels: bytes, name: bytes) -> int | None:
+    """A label's value as a positive whole number, None if absent or anything else (vLLM writes `None`)."""
+    match = re.search(rb"(?:^|,)\s*" + name + rb'="(\d{1,12})"', labels)
+    return int(match[1]) or None if match else None
+
+
+def _asleep(page: bytes, names: MetricNames) -> bool | None:
+    """True as soon as one engine core is not awake."""
+    awake = [value for labels, value in _samples(page, names.sleep_state) if b'sleep_state="awake"' in labels]
+    known = [value for value in awake if value is not None]
+    return any(value == 0.0 for value in known) if known else None

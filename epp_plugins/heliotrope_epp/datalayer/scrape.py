@@ -1,0 +1,190 @@
+"""Reading engines' metrics: one task per endpoint, each at its own pace, none of them waiting for another."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL, EngineMetrics
+from heliotrope_epp.datalayer.metrics_text import NAMES, EngineType, engine_metrics
+from heliotrope_epp.datalayer.state import EndpointState
+
+_log = logging.getLogger(__name__)
+
+_FAILURES_BEFORE_WARNING = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeSettings:
+    """How engines are asked."""
+
+    interval_s: float = 0.2
+    timeout_s: float = 1.0
+    longest_interval_s: float = 5.0
+    """What the time between two tries grows to while an endpoint does not answer."""
+    max_page_bytes: int = 4 * 1024 * 1024
+    path: str = "/metrics"
+
+
+@dataclass(slots=True)
+class ScrapeCounts:
+    """Counts since start, by why a scrape failed: `status`, `timeout`, `connection`, `size`, `content`."""
+
+    succeeded: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+
+
+class _ScrapeError(Exception):
+    """One scrape gave nothing; `reason` is the key in `ScrapeCounts.failed`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class Scraper:
+    """Keeps `EndpointState.metrics` new for every endpoint between `add` and `remove`. Use as a context manager.
+
+    `cache_lost` is called with an endpoint's key when its engine has restarted or fallen asleep; `clock` gives
+    monotonic seconds; `rng` spreads the endpoints' first scrapes and their back-off.
+    """
+
+    def __init__(
+        self,
+        settings: ScrapeSettings,
+        *,
+        cache_lost: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._cache_lost = cache_lost or (lambda _key: None)
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._session: aiohttp.ClientSession | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.counts = ScrapeCounts()
+
+    async def __aenter__(self) -> "Scraper":
+        s = self._settings
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, limit_per_host=1, use_dns_cache=False),
+            timeout=aiohttp.ClientTimeout(total=s.timeout_s),
+            # Compressing a page would cost the engine more than the bytes cost the network.
+            headers={"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "heliotrope-epp"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def add(self, state: EndpointState) -> None:
+        """Start to read an endpoint; the state must not be read already."""
+        key = state.endpoint.key
+        if self._session is None or key in self._tasks:
+            raise RuntimeError(f"{key}: the scraper is closed or reads this endpoint already")
+        self._tasks[key] = asyncio.create_task(self._follow(state, self._session), name=f"scrape {key}")
+
+    def remove(self, key: str) -> None:
+        """Stop to read an endpoint; one that is not read is left alone."""
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    async def _follow(self, state: EndpointState, session: aiohttp.ClientSession) -> None:
+        await asyncio.sleep(self._rng.uniform(0.0, self._settings.interval_s))
+        due = self._clock()
+        while True:
+            try:
+                metrics = await self._scrape(state, session)
+            except _ScrapeError as error:
+                self._failed(state, error)
+                due = self._clock() + self._pause_after_failure(state.consecutive_failures)
+            else:
+                self._accept(state, metrics)
+                # An engine that is slow to answer is not asked again at once.
+                due = max(due + self._settings.interval_s, self._clock() + self._settings.interval_s / 2.0)
+            await asyncio.sleep(max(due - self._clock(), 0.0))
+
+    async def _scrape(self, state: EndpointState, session: aiohttp.ClientSession) -> EngineMetrics:
+        url = f"http://{state.endpoint.host_port}{self._settings.path}"
+        try:
+            async with session.get(url, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise _ScrapeError("status", f"HTTP {response.status}")
+                page = await self._page(response)
+        except TimeoutError as error:
+            raise _ScrapeError("timeout", f"no answer within {self._settings.timeout_s} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise _ScrapeError("connection", str(error) or type(error).__name__) from error
+        metrics = engine_metrics(page, NAMES[_engine_type(state)], self._clock())
+        if metrics.running is None and metrics.waiting is None and metrics.kv_usage is None:
+            raise _ScrapeError("content", "the page has none of the engine's metrics")
+        return metrics
+
+    async def _page(self, response: aiohttp.ClientResponse) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > self._settings.max_page_bytes:
+                response.close()
+                raise _ScrapeError("size", f"the page exceeds {self._settings.max_page_bytes} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _accept(self, state: EndpointState, metrics: EngineMetrics) -> None:
+        before = state.metrics
+        if state.consecutive_failures >= _FAILURES_BEFORE_WARNING:
+            _log.info("endpoint %s answers again", state.endpoint.key)
+        state.metrics = metrics
+        state.inflight_at_scrape = len(state.inflight)
+        state.consecutive_failures = 0
+        self.counts.succeeded += 1
+        if before is not None and _lost_cache(before, metrics):
+            self._cache_lost(state.endpoint.key)
+
+    def _failed(self, state: EndpointState, error: _ScrapeError) -> None:
+        state.consecutive_failures += 1
+        self.counts.failed[error.reason] = self.counts.failed.get(error.reason, 0) + 1
+        if state.consecutive_failures == _FAILURES_BEFORE_WARNING:
+            _log.warning("endpoint %s does not give metrics: %s", state.endpoint.key, error)
+
+    def _pause_after_failure(self, failures: int) -> float:
+        s = self._settings
+        pause = min(s.interval_s * 2.0 ** min(failures - 1, 16), s.longest_interval_s)
+        return pause * self._rng.uniform(0.75, 1.0)
+
+
+def _engine_type(state: EndpointState) -> EngineType:
+    """By the endpoint's label; vLLM, as in llm-d, where it has none or one that is not known here."""
+    try:
+        return EngineType(state.endpoint.labels.get(ENGINE_TYPE_LABEL, EngineType.VLLM))
+    except ValueError:
+        return EngineType.VLLM
+
+
+def _lost_cache(before: EngineMetrics, now: EngineMetrics) -> bool:
+    """Whether the engine is another process than before, or has dropped its KV cache to sleep."""
+    if now.asleep and not before.asleep:
+        return True
+    return _fell(before.prompt_tokens_total, now.prompt_tokens_total) or _fell(
+        before.generation_tokens_total, now.generation_tokens_total
+    )
+
+
+def _fell(before: float | None, now: float | None) -> bool:
+    return before is not None and now is not None and now < before

@@ -1,0 +1,186 @@
+"""What the resources mean for each endpoint: pure, from one value to another."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
+from heliotrope.decide.candidates import Embodied
+from heliotrope.decide.from_resources import decision_policy, embodied, engine_model
+from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.engine.model import EngineModel
+from heliotrope.errors import UnknownProfileError
+from heliotrope_epp.datalayer.endpoint import REGION_LABEL, Endpoint, Traits
+from heliotrope_epp.datalayer.resources import PoolRef, Resources
+
+_DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Resolved resources: what the fast path reads."""
+
+    endpoints: tuple[Endpoint, ...] = ()
+    traits: Mapping[str, Traits] = field(default_factory=dict)
+    """By endpoint key, one for each."""
+    policy: DecisionPolicy | None = None
+    """The policy in force on the pool; None: none attaches to it."""
+    policy_resource: CarbonPolicy | None = None
+    """The CarbonPolicy that `policy` was made of."""
+    conflicts: tuple[str, ...] = ()
+    """`namespace/name` of further policies on the pool, which do not hold."""
+    regions: Mapping[str, RegionProfile] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    """What the resources say that cannot be honoured, each with its reason, those of the source first."""
+
+
+def resolve(resources: Resources, pool: PoolRef | None, profiles: Mapping[str, EngineModel]) -> World:
+    """Resolve resources.
+
+    Args:
+        resources: what a source published.
+        pool: whose policy is in force. None takes every policy, for a folder that serves a single pool.
+        profiles: the shipped engine profiles by name.
+    """
+    problems = list(resources.problems)
+    regions = {region.metadata.name: region for region in resources.regions}
+    variants = _resolved_variants(resources.variants, regions, profiles, problems)
+    claims = _claims(resources.regions, problems)
+    holding, losers = effective_policy(resources.policies, pool)
+    return World(
+        endpoints=resources.endpoints,
+        traits={
+            endpoint.key: _traits(endpoint, variants, regions, claims, problems) for endpoint in resources.endpoints
+        },
+        policy=None if holding is None else decision_policy(holding),
+        policy_resource=holding,
+        conflicts=tuple(_qualified(policy) for policy in losers),
+        regions=regions,
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def effective_policy(
+    policies: Sequence[CarbonPolicy], pool: PoolRef | None
+) -> tuple[CarbonPolicy | None, tuple[CarbonPolicy, ...]]:
+    """The policy that holds on a pool, and those that lose to it: the oldest wins, ties go by namespace and name.
+
+    Objects without a creation time (files) tie.
+    """
+    attached = sorted((policy for policy in policies if _attaches(policy, pool)), key=_precedence)
+    return (attached[0], tuple(attached[1:])) if attached else (None, ())
+
+
+def _attaches(policy: CarbonPolicy, pool: PoolRef | None) -> bool:
+    if pool is None:
+        return True
+    return _namespace(policy) == pool.namespace and any(ref.name == pool.name for ref in policy.spec.target_refs)
+
+
+def _precedence(policy: CarbonPolicy) -> tuple[datetime, str, str]:
+    created = policy.metadata.creation_timestamp
+    return created or datetime.max.replace(tzinfo=UTC), _namespace(policy), policy.metadata.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    resource: WorkloadVariant
+    engine: EngineModel | None
+    embodied: Embodied | None
+
+
+def _resolved_variants(
+    variants: Sequence[WorkloadVariant],
+    regions: Mapping[str, RegionProfile],
+    profiles: Mapping[str, EngineModel],
+    problems: list[str],
+) -> list[_Variant]:
+    resolved = []
+    for variant in sorted(variants, key=_qualified):
+        name = f"WorkloadVariant {_qualified(variant)}"
+        engine = None
+        try:
+            engine = engine_model(variant, profiles)
+        except UnknownProfileError as error:
+            problems.append(f"{name}: {error}")
+        ref = variant.spec.region_ref
+        if ref is not None and ref.name not in regions:
+            problems.append(f"{name}: spec.regionRef.name: there is no RegionProfile {ref.name!r}")
+        resolved.append(_Variant(variant, engine, embodied(variant)))
+    return resolved
+
+
+def _claims(regions: Sequence[RegionProfile], problems: list[str]) -> dict[str, str]:
+    """Node region → the RegionProfile that claims it, the first by name where several do."""
+    claims: dict[str, str] = {}
+    for region in sorted(regions, key=lambda each: each.metadata.name):
+        for topology in region.spec.topology_regions:
+            holder = claims.setdefault(topology, region.metadata.name)
+            if holder != region.metadata.name:
+                problems.append(
+                    f"RegionProfile {region.metadata.name}: spec.topologyRegions: {topology!r} is already "
+                    f"claimed by {holder!r}, which holds"
+                )
+    return claims
+
+
+def _traits(
+    endpoint: Endpoint,
+    variants: Sequence[_Variant],
+    regions: Mapping[str, RegionProfile],
+    claims: Mapping[str, str],
+    problems: list[str],
+) -> Traits:
+    variant = _variant_of(endpoint, variants, problems)
+    region = _region_of(endpoint, variant, regions, claims, problems)
+    if variant is None:
+        return Traits(region=region)
+    spec = variant.resource.spec
+    return Traits(
+        variant=_qualified(variant.resource),
+        region=region,
+        engine=variant.engine,
+        quality=spec.quality,
+        price_per_hour=spec.price_per_hour,
+        embodied=variant.embodied,
+    )
+
+
+def _variant_of(endpoint: Endpoint, variants: Sequence[_Variant], problems: list[str]) -> _Variant | None:
+    """The variant that selects an endpoint, the first by name where several do."""
+    matching = [
+        variant
+        for variant in variants
+        if _namespace(variant.resource) == endpoint.namespace
+        and variant.resource.spec.endpoint_selector.matches(endpoint.labels)
+    ]
+    if len(matching) > 1:
+        names = [_qualified(variant.resource) for variant in matching]
+        problems.append(f"WorkloadVariants {', '.join(names)} select the same endpoints; {names[0]} holds")
+    return matching[0] if matching else None
+
+
+def _region_of(
+    endpoint: Endpoint,
+    variant: _Variant | None,
+    regions: Mapping[str, RegionProfile],
+    claims: Mapping[str, str],
+    problems: list[str],
+) -> str | None:
+    ref = None if variant is None else variant.resource.spec.region_ref
+    if ref is not None:
+        return ref.name
+    label = endpoint.labels.get(REGION_LABEL)
+    if label:
+        if label not in regions:
+            problems.append(f"endpoint {endpoint.key}: label {REGION_LABEL}: there is no RegionProfile {label!r}")
+        return label
+    return None if endpoint.node_region is None else claims.get(endpoint.node_region)
+
+
+def _namespace(resource: CarbonPolicy | WorkloadVariant) -> str:
+    return resource.metadata.namespace or _DEFAULT_NAMESPACE
+
+
+def _qualified(resource: CarbonPolicy | WorkloadVariant) -> str:
+    return f"{_namespace(resource)}/{resource.metadata.name}"
