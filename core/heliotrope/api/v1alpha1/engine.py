@@ -1,6 +1,6 @@
 """The engine of a WorkloadVariant: the coefficients of `heliotrope.engine.model.EngineModel` as decimal strings.
 
-Attribute names are those of `EngineModel`, so `coefficients.model_dump()` is what `EngineModel.from_mapping` reads once
+Attribute names are those of `EngineModel`, so that `EngineModel.from_mapping` reads `coefficients.model_dump()` once
 name, model, accelerator and tensor parallelism are added from the variant.
 """
 
@@ -15,7 +15,7 @@ from heliotrope.api.v1alpha1.common import Decimal, Megahertz
 Exponent = Annotated[float, DecimalString(maximum=5)]
 RelativeError = Annotated[float, DecimalString(maximum=10)]
 Seconds = Annotated[float, DecimalString(maximum=3_600)]
-Polynomial = Annotated[tuple[Seconds, Seconds, Seconds], Field()]
+Polynomial = tuple[Seconds, Seconds, Seconds]
 
 
 class PrefillTimeCoefficients(Struct):
@@ -74,8 +74,12 @@ class ClockResponseCoefficients(Struct):
     """Prefill time grows as (nominal/f) to this power, a decimal string."""
     decode_exponent: Exponent
     """Decode time grows as (nominal/f) to this power, a decimal string."""
-    power_exponent: Exponent
-    """Power above idle grows as (f/nominal) to this power, a decimal string."""
+    decode_knee_mhz: Annotated[int, Field(ge=0, le=10_000)]
+    """Clock below which the SMs no longer keep the memory busy and decode time also grows as knee/f, in MHz."""
+    prefill_power_exponent: Exponent
+    """Power above idle grows as (f/nominal) to this power in prefill, a decimal string."""
+    decode_power_exponent: Exponent
+    """Power above idle grows as (f/nominal) to this power in decode, a decimal string."""
 
     @rule("self.minMhz <= self.maxMhz", "minMhz must not exceed maxMhz", field="minMhz")
     def _ordered(self) -> bool:
@@ -124,6 +128,8 @@ class EngineCoefficients(Struct):
     """Largest number of tokens in one step."""
     clock_mhz: Megahertz
     """SM clock that the coefficients hold for in MHz."""
+    unloaded_watts: Decimal | None = None
+    """Power of all accelerators without any process on them in watts, a decimal string; absent: unknown."""
 
 
 class Engine(Struct):
