@@ -96,9 +96,19 @@ class EnergyMeter:
             return self._step_picojoules / duration / 1_000
         return self._standing_milliwatts / 1_000
 
-    def host_millijoules(self, now_ns: int) -> int:
+    def split(self, now_ns: int) -> tuple[int, int, int]:
+        """The cumulative energy (pJ) as (busy, idle, asleep); adds up to `picojoules`."""
+        settled = self.busy_picojoules + self.idle_picojoules + self.asleep_picojoules
+        unsettled = self.picojoules(now_ns) - settled
+        if unsettled < 0:
+            return self.busy_picojoules + unsettled, self.idle_picojoules, self.asleep_picojoules
+        if self._asleep:
+            return self.busy_picojoules, self.idle_picojoules, self.asleep_picojoules + unsettled
+        return self.busy_picojoules, self.idle_picojoules + unsettled, self.asleep_picojoules
+
+    def host_picojoules(self, now_ns: int) -> int:
         """What the engine's share of its host drew since the start."""
-        return self._host_milliwatts * max(0, now_ns - self._start_ns) // PICOJOULES_PER_MILLIJOULE
+        return self._host_milliwatts * max(0, now_ns - self._start_ns)
 
     @property
     def _standing_milliwatts(self) -> int:

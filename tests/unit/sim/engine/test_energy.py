@@ -13,7 +13,7 @@ def test_idle_time_draws_idle_power_exactly(model: EngineModel) -> None:
     meter = EnergyMeter(model, now_ns=5)
     assert meter.picojoules(5) == 0
     assert meter.millijoules(5 + SECOND) == 100_000
-    assert meter.host_millijoules(5 + SECOND) == 30_000
+    assert meter.host_picojoules(5 + SECOND) == 30 * 10**12
     # A thousand readings and settlements in between change nothing.
     for now in range(5, 5 + SECOND, 1_000_003):
         meter.settle(now)

@@ -1,0 +1,75 @@
+"""One request in flight: what it will say, how far it is, and where its tokens go."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from heliotrope_sim.emulator.answers import Answer
+from heliotrope_sim.emulator.sse import ChunkWriter, Identity, usage
+from heliotrope_sim.engine import Request, Sequence
+
+ABORTED = "abort"
+
+
+@dataclass(eq=False, slots=True)
+class Generation:
+    """A request between its submission and its end.
+
+    Chunks go straight to the connection, all streams of a step in one turn of the event loop, without a task each.
+    """
+
+    request: Request
+    answer: Answer
+    identity: Identity
+    transport: asyncio.WriteTransport
+    done: asyncio.Future[None]
+    chunks: ChunkWriter | None = None
+    """None: the answer is sent whole."""
+    cut_after_tokens: int | None = None
+    """Break the connection after so many tokens (an injected fault)."""
+    sequence: Sequence | None = None
+    delivered: int = 0
+    last_token_ns: int = 0
+    finish_reason: str | None = None
+    """None while it runs; `abort` if the engine dropped it."""
+
+    def deliver_token(self, now_ns: int, *, last: bool) -> None:
+        """Hand over one token, which exists since `now_ns`."""
+        index = self.delivered
+        self.delivered = index + 1
+        self.last_token_ns = now_ns
+        if self.chunks is not None and not self.transport.is_closing():
+            data = self.chunks.last_token(index, self.answer.finish_reason) if last else self.chunks.token(index)
+            if index == 0:
+                data = self.chunks.opening() + data
+            if last:
+                data += self.chunks.closing(self.usage())
+            self.transport.write(data)
+        if self.delivered == self.cut_after_tokens:
+            self.transport.close()
+        if last:
+            self.finish(self.answer.finish_reason)
+
+    def finish(self, reason: str) -> None:
+        """End it; whoever waits for it goes on."""
+        self.finish_reason = reason
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def drop(self) -> None:
+        """End it because the engine dropped it; a stream says so, as vLLM's does."""
+        if self.chunks is not None and not self.transport.is_closing():
+            opening = b"" if self.delivered else self.chunks.opening()
+            # Past the last word: no text.
+            ending = self.chunks.last_token(self.answer.words, ABORTED)
+            self.transport.write(opening + ending + self.chunks.closing(self.usage()))
+        self.finish(ABORTED)
+
+    def text(self) -> str:
+        """The text so far."""
+        return self.answer.text(self.delivered)
+
+    def usage(self) -> dict[str, Any]:
+        """The tokens so far."""
+        cached = self.sequence.cached_tokens if self.sequence is not None else 0
+        return usage(self.request.prompt_tokens, self.delivered, cached)

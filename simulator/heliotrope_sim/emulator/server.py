@@ -1,0 +1,155 @@
+"""Several engines in one process, each on its own port."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from heliotrope.engine.model import EngineModel
+from heliotrope.errors import InvalidInputError
+from heliotrope_sim.emulator.admin import AdminApi
+from heliotrope_sim.emulator.api import OpenAIApi
+from heliotrope_sim.emulator.config import EmulatorConfig, EngineConfig, load_model
+from heliotrope_sim.emulator.driver import EngineDriver
+from heliotrope_sim.emulator.errors import ApiError
+from heliotrope_sim.emulator.faults import FaultInjector
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+SHUTDOWN_SECONDS = 0.2
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ApiError as error:
+        return error.response()
+    except InvalidInputError as error:
+        return ApiError(HTTPStatus.BAD_REQUEST, str(error), kind="BadRequestError", param=error.path).response()
+    except web.HTTPException as error:
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        return ApiError(HTTPStatus(error.status), error.reason).response()
+    except (ConnectionResetError, ConnectionAbortedError):
+        raise
+    except Exception:
+        # The path alone: requests hold prompts.
+        logger.exception("%s %s failed", request.method, request.path)
+        return ApiError(
+            HTTPStatus.INTERNAL_SERVER_ERROR, "Internal server error", kind="InternalServerError"
+        ).response()
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEngine:
+    """A running engine and where it listens."""
+
+    config: EngineConfig
+    driver: EngineDriver
+    faults: FaultInjector
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        return f"http://{self.host}:{self.port}"
+
+
+class Emulator:
+    """Serves the engines of a configuration; an async context manager.
+
+    Args:
+        config: which engines.
+        models: engine models by engine name, instead of the profiles that the configuration names.
+
+    Raises:
+        InvalidInputError: if an engine's profile or limits are wrong; the path names the engine.
+    """
+
+    def __init__(self, config: EmulatorConfig, models: dict[str, EngineModel] | None = None) -> None:
+        self._config = config
+        self._models = {e.name: (models or {}).get(e.name) or _model_of(i, e) for i, e in enumerate(config.engines)}
+        self._engines: dict[str, ServedEngine] = {}
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def engines(self) -> dict[str, ServedEngine]:
+        """The running engines by name."""
+        return dict(self._engines)
+
+    async def __aenter__(self) -> Self:
+        try:
+            for index, config in enumerate(self._config.engines):
+                self._engines[config.name] = await self._start(index, config)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._engines.clear()
+        await self._stack.aclose()
+
+    async def _start(self, index: int, config: EngineConfig) -> ServedEngine:
+        path = f"engines.{index}"
+        try:
+            driver = EngineDriver(config, self._models[config.name])
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}.{error.path}", error.problem) from None
+        faults = FaultInjector(config.seed)
+        app = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_BODY_BYTES)
+        app.add_routes([*OpenAIApi(driver, faults).routes(), *AdminApi(driver, faults).routes()])
+        # A client that goes cancels its handler, which aborts its request.
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS)
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        try:
+            listener = socket.create_server((config.host, config.port), backlog=1024)
+        except OSError as error:
+            raise InvalidInputError(
+                f"{path}.port", f"cannot listen on {config.host}:{config.port}: {error.strerror}"
+            ) from None
+        await web.SockSite(runner, listener).start()
+        driver.start()
+        self._stack.push_async_callback(driver.stop)
+        return ServedEngine(config, driver, faults, config.host, listener.getsockname()[1])
+
+
+def _model_of(index: int, config: EngineConfig) -> EngineModel:
+    try:
+        return load_model(config)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"engines.{index}.{error.path}", error.problem) from None
+
+
+def addresses(engines: Sequence[ServedEngine]) -> dict[str, list[dict[str, str | int | None]]]:
+    """What a starter of the process needs to know, as plain data."""
+    return {
+        "engines": [
+            {
+                "name": e.config.name,
+                "region": e.config.region,
+                "model": e.driver.served_model,
+                "host": e.host,
+                "port": e.port,
+                "url": e.url,
+            }
+            for e in engines
+        ]
+    }

@@ -1,0 +1,76 @@
+"""Text to pseudo tokens and back: cheap, deterministic, and stable under a shared prefix.
+
+Four bytes of UTF-8 are one token, whose id is those bytes as a little-endian number; the last token of a text is
+padded with zero bytes. Every message is tokenized by itself between two special tokens, so that conversations that
+begin with the same messages begin with the same tokens, and an answer sent back as a message has the tokens that it
+was generated with.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.uint32]
+
+BYTES_PER_TOKEN = 4
+# 0xFF never occurs in UTF-8, so no text has these ids.
+END_OF_MESSAGE = 0xFFFF_FFFF
+_ROLE_BASE = 0xFFFF_FE00
+_ROLES = {"system": 0, "developer": 1, "user": 2, "assistant": 3, "tool": 4, "function": 5, "tools": 6}
+_OTHER_ROLE = 7
+MAX_TOKEN_ID = 0xFFFF_FFFF
+
+
+def tokenize(text: str) -> Tokens:
+    """The tokens of a text: ⌈bytes / 4⌉ of them."""
+    data = text.encode("utf-8", errors="replace")
+    return np.frombuffer(data + b"\0" * (-len(data) % BYTES_PER_TOKEN), dtype="<u4")
+
+
+def tokenize_messages(messages: Iterable[tuple[str, str]], tools: list[dict[str, Any]] | None = None) -> Tokens:
+    """The tokens of a conversation of (role, text), with the opening of the assistant's answer.
+
+    Each message costs its text and two special tokens, the opening one; tools count as a message of their JSON.
+    """
+    parts: list[Tokens] = []
+    if tools:
+        parts += _message("tools", json.dumps(tools, sort_keys=True, separators=(",", ":")))
+    for role, text in messages:
+        parts += _message(role, text)
+    parts.append(_special(_role("assistant")))
+    return np.concatenate(parts)
+
+
+def _message(role: str, text: str) -> list[Tokens]:
+    return [_special(_role(role)), tokenize(text), _special(END_OF_MESSAGE)]
+
+
+def _role(role: str) -> int:
+    return _ROLE_BASE + _ROLES.get(role, _OTHER_ROLE)
+
+
+def _special(token: int) -> Tokens:
+    return np.array([token], dtype="<u4")
+
+
+def block_hashes(prompt: Tokens, output: Tokens, block_size: int, salt: str = "") -> list[int]:
+    """Chained 64-bit hashes of the full blocks: equal only if the block and all before it are equal.
+
+    Args:
+        prompt: the sequence's first tokens.
+        output: those that follow.
+        block_size: tokens per block.
+        salt: the request's `cache_salt`; sequences of different salts share nothing.
+    """
+    data = memoryview(prompt.tobytes() + output.tobytes())
+    width = block_size * BYTES_PER_TOKEN
+    hashes = []
+    parent = hashlib.blake2b(salt.encode(), digest_size=8).digest()
+    for start in range(0, len(data) // width * width, width):
+        parent = hashlib.blake2b(data[start : start + width], digest_size=8, key=parent).digest()
+        hashes.append(int.from_bytes(parent, "little"))
+    return hashes
