@@ -1,9 +1,11 @@
 """Custom resources as decisions use them: checked, frozen, in SI units."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from heliotrope.api.v1alpha1 import CarbonPolicy, WorkloadVariant
 from heliotrope.api.v1alpha1.common import Enforcement
+from heliotrope.api.v1alpha1.engine import Engine
 from heliotrope.api.v1alpha1.objective import Tolerances, Weights
 from heliotrope.decide.candidates import Embodied
 from heliotrope.decide.policy import DecisionPolicy, Objective, Term
@@ -45,25 +47,37 @@ def engine_model(variant: WorkloadVariant, profiles: Mapping[str, EngineModel]) 
     Raises:
         UnknownProfileError: if the named profile does not ship.
     """
-    spec = variant.spec
-    if spec.engine is None:
+    engine = variant.spec.engine
+    if engine is None:
         return None
-    if spec.engine.profile is not None:
-        model = profiles.get(spec.engine.profile)
+    model = _profile_or_coefficients(variant, engine, profiles)
+    return replace(
+        model,
+        max_num_seqs=engine.max_num_seqs or model.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens or model.max_num_batched_tokens,
+    )
+
+
+def _profile_or_coefficients(
+    variant: WorkloadVariant, engine: Engine, profiles: Mapping[str, EngineModel]
+) -> EngineModel:
+    spec = variant.spec
+    if engine.profile is not None:
+        model = profiles.get(engine.profile)
         if model is None:
             raise UnknownProfileError(
                 "spec.engine.profile",
-                f"no engine profile {spec.engine.profile!r}; shipped are {', '.join(sorted(profiles))}",
+                f"no engine profile {engine.profile!r}; shipped are {', '.join(sorted(profiles))}",
             )
         return model
-    assert spec.engine.coefficients is not None, "the API type allows exactly one of profile and coefficients"
+    assert engine.coefficients is not None, "the API type allows exactly one of profile and coefficients"
     return EngineModel.from_mapping(
         {
             "name": f"{variant.metadata.namespace or 'default'}/{variant.metadata.name}",
             "model": spec.model,
             "accelerator": spec.accelerator.type,
             "tensor_parallel": spec.accelerator.count,
-            **spec.engine.coefficients.model_dump(),
+            **engine.coefficients.model_dump(),
         }
     )
 

@@ -142,6 +142,11 @@ class Engine(Struct):
     """Name of a shipped engine profile, for instance `llama-3.1-8b-h100`."""
     coefficients: EngineCoefficients | None = None
     """Coefficients of the analytic engine model."""
+    max_num_seqs: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Largest batch of this deployment in sequences (vLLM's `--max-num-seqs`); absent: that of the model above."""
+    max_num_batched_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    """Largest number of tokens in one step of this deployment (vLLM's `--max-num-batched-tokens`); absent: that of
+    the model above."""
 
     @rule("has(self.profile) != has(self.coefficients)", "set exactly one of profile, coefficients")
     def _exactly_one(self) -> bool:

@@ -1,0 +1,115 @@
+"""`heliotrope epp`: the endpoint picker behind an Envoy ext_proc filter."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from heliotrope.errors import InvalidInputError
+from heliotrope_cli.commands.extras import needs
+
+Flag = Annotated[bool, Parameter(negative="")]
+
+
+def epp(
+    *,
+    folder: Path | None = None,
+    pool_name: str | None = None,
+    pool_namespace: str = "default",
+    kubeconfig: Path | None = None,
+    config_file: Path | None = None,
+    config_text: str | None = None,
+    host: str = "0.0.0.0",
+    grpc_port: int = 9002,
+    health_port: int = 9003,
+    metrics_port: int = 9090,
+    secure_serving: bool = True,
+    cert_path: Path | None = None,
+    refresh_metrics_interval: float = 0.2,
+    metrics_staleness_threshold: float = 2.0,
+    home_region: str | None = None,
+    max_inflight: int = 8_000,
+    drain_seconds: float = 5.0,
+    grace_seconds: float = 25.0,
+    log_level: Literal["debug", "info", "warning", "error"] = "info",
+    log_format: Literal["text", "json"] = "text",
+    announce: Flag = False,
+) -> None:
+    """Choose an endpoint for every request that an Envoy gateway asks about.
+
+    Resources and endpoints come from a watched folder of YAML files (--folder) or from the Kubernetes API
+    (--pool-name). With an enforced CarbonPolicy decisions follow it; without one the configured picker decides.
+
+    Args:
+        folder: Folder with endpoints.yaml and our resources as YAML files; watched for changes.
+        pool_name: Name of the InferencePool to serve; reads the Kubernetes API.
+        pool_namespace: Namespace of the pool.
+        kubeconfig: Kubeconfig for --pool-name; by default the service account in a cluster, else the user's own.
+        config_file: An EndpointPickerConfig in YAML, as llm-d's picker takes it.
+        config_text: The same as text.
+        host: Address to listen on.
+        grpc_port: Port of ext_proc; 0 lets the system choose.
+        health_port: Port of the plaintext gRPC health service; 0 lets the system choose.
+        metrics_port: Port of /metrics, /healthz, /readyz and /debug; 0 lets the system choose.
+        secure_serving: Serve ext_proc with TLS; self-signed unless --cert-path is given.
+        cert_path: Folder with tls.crt and tls.key; read again when they change.
+        refresh_metrics_interval: Seconds between scrapes of an engine's metrics.
+        metrics_staleness_threshold: Age in seconds from which an engine's metrics count as unknown.
+        home_region: RegionProfile of the place where this picker runs; network times count from there.
+        max_inflight: Routed requests at once; more get a 429.
+        drain_seconds: After SIGTERM, how long to keep serving while gateways look elsewhere.
+        grace_seconds: How long requests in flight may then take to end.
+        log_level: Least severe level to log.
+        log_format: One JSON object a line, or text for people.
+        announce: Print one JSON line with the ports on standard output once requests are taken.
+    """
+    with needs("epp"):
+        from heliotrope_epp.app import Ports, run
+        from heliotrope_epp.datalayer.resources import PoolRef
+        from heliotrope_epp.director.director import DirectorSettings
+        from heliotrope_epp.settings import EppSettings, KubernetesSettings
+        from heliotrope_epp.telemetry.logs import configure
+        from heliotrope_epp.transport.interface import SelfSigned, Tls, TlsFiles
+    if config_file is not None and config_text is not None:
+        raise InvalidInputError("--config-text", "give --config-file or --config-text, not both")
+    if (folder is None) == (pool_name is None):
+        raise InvalidInputError("--folder", "give --folder, or --pool-name for the Kubernetes API")
+    configure(log_level, as_json=log_format == "json", stream=sys.stderr)
+    tls: Tls | None = None
+    if secure_serving:
+        tls = SelfSigned() if cert_path is None else TlsFiles(cert_path / "tls.crt", cert_path / "tls.key")
+    settings = EppSettings(
+        folder=folder,
+        kubernetes=None if pool_name is None else KubernetesSettings(PoolRef(pool_namespace, pool_name), kubeconfig),
+        config_text=_config(config_file, config_text),
+        host=host,
+        grpc_port=grpc_port,
+        health_port=health_port,
+        metrics_port=metrics_port,
+        tls=tls,
+        refresh_metrics_interval_s=refresh_metrics_interval,
+        director=DirectorSettings(max_inflight=max_inflight, metrics_stale_after_s=metrics_staleness_threshold),
+        home_region=home_region,
+        drain_seconds=drain_seconds,
+        grace_seconds=grace_seconds,
+    )
+
+    def print_ports(ports: Ports) -> None:
+        print(json.dumps(dataclasses.asdict(ports)), flush=True)
+
+    try:
+        run(settings, print_ports if announce else None)
+    except OSError as error:
+        raise InvalidInputError("", f"cannot start: {error}") from error
+
+
+def _config(path: Path | None, text: str | None) -> str:
+    if path is None:
+        return text or ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError("--config-file", f"cannot be read: {error}") from error

@@ -1,0 +1,1 @@
+"""`heliotrope operator`: the Kubernetes operator."""

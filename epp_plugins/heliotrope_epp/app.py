@@ -1,0 +1,298 @@
+"""Puts the picker together and runs it until it is told to stop."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import uvloop
+from prometheus_client import CollectorRegistry
+
+from heliotrope.carbon.signal import CarbonSignal
+from heliotrope.engine import profiles
+from heliotrope.errors import InvalidInputError
+from heliotrope.predict.output_length import OutputLengths
+from heliotrope_epp.clock import Clock
+from heliotrope_epp.config.loader import load
+from heliotrope_epp.datalayer.folder import FolderSource
+from heliotrope_epp.datalayer.resources import Resources, Source
+from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
+from heliotrope_epp.datalayer.signals import PolledSignals, PublishedSignals, SignalBook
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.datalayer.store import EndpointStore
+from heliotrope_epp.datalayer.world import resolve
+from heliotrope_epp.director.director import Director
+from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.plugins.builtin import builtin_registry
+from heliotrope_epp.plugins.context import PluginContext
+from heliotrope_epp.plugins.installed import register_installed
+from heliotrope_epp.plugins.pipeline import Pipeline
+from heliotrope_epp.settings import EppSettings
+from heliotrope_epp.telemetry.admin import AdminServer
+from heliotrope_epp.telemetry.debug import state_document
+from heliotrope_epp.telemetry.metrics import Metrics, StateCollector
+from heliotrope_epp.transport.aio.server import AioServer
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""A busy helper thread would otherwise hold the loop for 5 ms at a time."""
+
+_log = logging.getLogger("heliotrope.epp")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where a started picker listens."""
+
+    grpc_port: int
+    health_port: int
+    metrics_port: int
+
+
+def run(settings: EppSettings, announce: Callable[[Ports], None] | None = None) -> None:
+    """Run a picker until SIGTERM or SIGINT, then drain it.
+
+    Args:
+        settings: places and limits.
+        announce: called with the ports once requests are taken and endpoints are known.
+
+    Raises:
+        InvalidInputError: if configuration or resources cannot be used.
+        OSError: if a port cannot be bound.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_until_signalled(settings, announce))
+
+
+async def _until_signalled(settings: EppSettings, announce: Callable[[Ports], None] | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(settings, stop, announce)
+
+
+async def serve(settings: EppSettings, stop: asyncio.Event, announce: Callable[[Ports], None] | None = None) -> None:
+    """Run a picker on the running loop until `stop` is set; arguments and errors as for `run`."""
+    picker = Picker(settings, Clock())
+    async with contextlib.AsyncExitStack() as stack:
+        await picker.start(stack)
+        source = asyncio.create_task(picker.follow_source(), name="source of resources")
+        stack.push_async_callback(_cancelled, source)
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        stack.push_async_callback(_cancelled, stopped)
+        ready = asyncio.create_task(picker.first_world.wait(), name="first world")
+        stack.push_async_callback(_cancelled, ready)
+        await asyncio.wait({source, stopped, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if not source.done() and not stop.is_set():
+            picker.set_serving()
+            if announce is not None:
+                announce(picker.ports)
+            await asyncio.wait({source, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if source.done():
+            source.result()
+            raise RuntimeError("the source of resources ended")
+        await picker.drain()
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+class Picker:
+    """The parts of one picker process, wired."""
+
+    def __init__(self, settings: EppSettings, clock: Clock) -> None:
+        """Build every part without starting any.
+
+        Raises:
+            InvalidInputError: if the configuration is wrong.
+        """
+        self._settings = settings
+        self._clock = clock
+        self._profiles = {name: profiles.load(name) for name in profiles.available()}
+        self._store = EndpointStore(home_region=settings.home_region)
+        registry = builtin_registry()
+        for name in register_installed(registry):
+            _log.info("plugins installed", extra={"fields": {"entry_point": name}})
+        context = PluginContext(
+            carbon=self._store,
+            clock=clock,
+            random=random.Random(),
+            metrics_stale_after_s=settings.director.metrics_stale_after_s,
+        )
+        config = load(settings.config_text, registry, context)
+        for warning in config.warnings:
+            _log.warning(warning)
+        self._pipeline = Pipeline(config.scheduling, context)
+        interval_s = settings.refresh_metrics_interval_s
+        path = "/metrics"
+        if config.metrics is not None:
+            path = config.metrics.path
+            interval_s = config.metrics.interval or interval_s
+        self._scrapes = config.metrics is not None
+        self._scraper = Scraper(
+            ScrapeSettings(interval_s=interval_s, path=path),
+            cache_lost=self._pipeline.forget,
+            clock=clock.monotonic,
+            rng=random.Random(),
+        )
+        self._source, self._signals = self._sources(config.discovery)
+        self._metrics_registry = CollectorRegistry()
+        self._decisions = DecisionLog(settings.decision_log_size)
+        self._director = Director(
+            store=self._store,
+            pipeline=self._pipeline,
+            output_lengths=OutputLengths(),
+            metrics=Metrics(self._metrics_registry),
+            decisions=self._decisions,
+            clock=clock,
+            settings=settings.director,
+        )
+        self._server = AioServer(self._director, settings.limits, clock=clock.monotonic)
+        self._admin = AdminServer(
+            registry=self._metrics_registry,
+            ready=self._not_ready,
+            decision=self._decisions.get,
+            decisions=self._decisions.newest,
+            state=self._state,
+        )
+        self._draining = False
+        self.first_world = asyncio.Event()
+        """Set once the source has published."""
+        self.ports = Ports(0, 0, 0)
+
+    async def start(self, stack: contextlib.AsyncExitStack) -> None:
+        """Open the ports and begin to read engines; `stack` takes everything down again, in reverse order.
+
+        Raises:
+            OSError: if a port cannot be bound.
+        """
+        s = self._settings
+        await stack.enter_async_context(self._scraper)
+        self._store.listen(self)
+        stack.push_async_callback(self._signals.close)
+        self._metrics_registry.register(
+            StateCollector(
+                transport=self._server.stats,
+                endpoints=self._endpoint_rows,
+                regions=lambda: self._store.regions().values(),
+                source_healthy=lambda: self._source.healthy,
+                problems=lambda: len(self._store.world.problems),
+                unix_clock=self._clock.unix,
+            )
+        )
+        metrics_port = await self._admin.start(s.host, s.metrics_port)
+        stack.push_async_callback(self._admin.stop)
+        bound = await self._server.start(
+            f"{s.host}:{s.grpc_port}", tls=s.tls, health_address=f"{s.host}:{s.health_port}"
+        )
+        stack.push_async_callback(self._server.shutdown, s.grace_seconds)
+        self.ports = Ports(bound.port or 0, bound.health_port or 0, metrics_port)
+        _log.info(
+            "listening",
+            extra={
+                "fields": {
+                    "transport": "grpc.aio",
+                    "tls": s.tls is not None,
+                    "grpc_port": self.ports.grpc_port,
+                    "health_port": self.ports.health_port,
+                    "metrics_port": self.ports.metrics_port,
+                }
+            },
+        )
+
+    def set_serving(self) -> None:
+        """Tell gateways that requests are welcome."""
+        self._server.set_serving(True)
+
+    async def drain(self) -> None:
+        """Send gateways elsewhere while requests still come in; what is in flight ends during the shutdown."""
+        self._draining = True
+        _log.info("draining", extra={"fields": {"in_flight": self._director.inflight}})
+        if self._director.inflight or self._server.stats().open_streams:
+            await self._server.drain(self._settings.drain_seconds)
+        else:
+            self._server.set_serving(False)
+
+    async def follow_source(self) -> None:
+        """Apply whatever the source publishes, for ever."""
+        await self._source.run(self._publish)
+
+    def added(self, state: EndpointState) -> None:
+        """A new endpoint: begin to read its metrics."""
+        if self._scrapes:
+            self._scraper.add(state)
+
+    def removed(self, key: str) -> None:
+        """An endpoint is gone."""
+        self._scraper.remove(key)
+        self._pipeline.forget(key)
+
+    def _publish(self, resources: Resources) -> None:
+        pool = None if self._settings.kubernetes is None else self._settings.kubernetes.pool
+        before = self._store.world
+        world = resolve(resources, pool, self._profiles)
+        self._store.apply(world)
+        self._signals.update(world.regions.values())
+        self.first_world.set()
+        _log.info(
+            "resources",
+            extra={
+                "fields": {
+                    "endpoints": len(world.endpoints),
+                    "regions": len(world.regions),
+                    "policy": None if world.policy is None else world.policy.name,
+                    "enforce": world.policy is not None and world.policy.enforce,
+                }
+            },
+        )
+        for problem in world.problems:
+            if problem not in before.problems:
+                _log.warning("resource problem", extra={"fields": {"problem": problem}})
+        if world.conflicts and world.conflicts != before.conflicts:
+            _log.warning("policies that lose to an older one", extra={"fields": {"policies": world.conflicts}})
+
+    def _signals_changed(self, signals: Mapping[str, CarbonSignal]) -> None:
+        self._store.set_signals(signals)
+
+    def _sources(self, discovery: Any) -> tuple[Source, SignalBook]:
+        s = self._settings
+        if (s.folder is None) == (s.kubernetes is None):
+            raise InvalidInputError("", "give either a folder of resources or the name of an InferencePool")
+        if s.kubernetes is not None:
+            from heliotrope_epp.datalayer.kubernetes.source import KubernetesSource
+
+            return (
+                KubernetesSource(s.kubernetes.pool, kubeconfig=s.kubernetes.kubeconfig),
+                PublishedSignals(self._signals_changed, clock=self._clock.unix),
+            )
+        assert s.folder is not None
+        source = FolderSource(s.folder, endpoints_file=None if discovery is None else discovery.path)
+        return source, PolledSignals(self._signals_changed, folder=s.folder, clock=self._clock.unix)
+
+    def _not_ready(self) -> str | None:
+        if self._draining:
+            return "draining"
+        return None if self.first_world.is_set() else "resources have not been read yet"
+
+    def _endpoint_rows(self) -> Iterable[tuple[str, str, float | None, int]]:
+        now_s = self._clock.monotonic()
+        for state in self._store.states():
+            age_s = None if state.metrics is None else now_s - state.metrics.scraped_s
+            yield state.endpoint.key, state.traits.region or "unknown", age_s, len(state.inflight)
+
+    def _state(self) -> dict[str, Any]:
+        return state_document(
+            self._store,
+            now_s=self._clock.monotonic(),
+            now_unix_s=self._clock.unix(),
+            stale_after_s=self._settings.director.metrics_stale_after_s,
+            source_healthy=self._source.healthy,
+        )

@@ -1,0 +1,55 @@
+"""`/debug/state`: endpoints, regions and policy as decisions see them at this moment."""
+
+from math import isfinite
+from typing import Any
+
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.datalayer.store import EndpointStore
+
+
+def state_document(
+    store: EndpointStore, *, now_s: float, now_unix_s: float, stale_after_s: float, source_healthy: bool
+) -> dict[str, Any]:
+    """Plain data; unknown is None."""
+    world = store.world
+    return {
+        "generation": store.generation,
+        "source_healthy": source_healthy,
+        "policy": None if world.policy is None else {"name": world.policy.name, "enforce": world.policy.enforce},
+        "conflicts": list(world.conflicts),
+        "problems": list(world.problems),
+        "regions": [
+            {
+                "name": view.name,
+                "freshness": view.signal.freshness(now_unix_s).value,
+                "intensity_g_per_kwh": None if view.signal.reading is None else view.signal.reading.intensity_g_per_kwh,
+                "age_seconds": view.signal.age_s(now_unix_s),
+                "source": None if view.signal.reading is None else view.signal.reading.source,
+                "pue": view.pue,
+            }
+            for view in store.regions().values()
+        ],
+        "endpoints": [_endpoint(state, now_s, stale_after_s) for state in store.states()],
+    }
+
+
+def _endpoint(state: EndpointState, now_s: float, stale_after_s: float) -> dict[str, Any]:
+    load = state.load(now_s, stale_after_s)
+    return {
+        "endpoint": state.endpoint.key,
+        "address": state.endpoint.host_port,
+        "region": state.traits.region,
+        "variant": state.traits.variant,
+        "engine": None if state.traits.engine is None else state.traits.engine.name,
+        "metrics_age_seconds": None if state.metrics is None else now_s - state.metrics.scraped_s,
+        "asleep": None if state.metrics is None else state.metrics.asleep,
+        "own_requests": len(state.inflight),
+        "running": _plain(load.running),
+        "waiting": _plain(load.waiting),
+        "kv_tokens": _plain(load.kv_tokens),
+        "prefill_duty": _plain(load.prefill_duty),
+    }
+
+
+def _plain(value: float) -> float | None:
+    return value if isfinite(value) else None
