@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from engine_calibration import recipes
+from engine_calibration import recipes, report
 
 PROFILES = Path(str(resources.files("heliotrope.engine.profiles")))
 MODEL_TOLERANCE = 1e-3
@@ -59,6 +59,7 @@ def main() -> int:
             lines += drift(shipped[name]["fit"], files[name]["fit"], FIT_TOLERANCE, f"{name}.fit")
         print("\n".join(lines) or "the shipped profiles are what this script writes")
         return 1 if lines else 0
+    print(report.everything(calibrated))
     return 0
 
 

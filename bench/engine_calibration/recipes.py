@@ -26,9 +26,11 @@ from heliotrope.engine.roofline import (
 HOST_WATTS_PER_ACCELERATOR = 300.0 / 8
 """Paper carbon-slo-tension, §III-B: 300 W per node of eight."""
 MAX_NUM_SEQS = 64
-"""The largest batch among the measured generations; beyond it step times would be extrapolated."""
+"""The largest batch among the measured generations (32 for 70B on A100); beyond it step times are extrapolated."""
 MAX_NUM_BATCHED_TOKENS = 8192
 PRIOR_DOMINATED = 0.5
+NOT_ISOLATED = ("energy.prefill_joules_per_token_squared", "energy.decode_joules_per_cached_token")
+"""No run tells attention's energy from the rest: it is the power model applied to attention's FLOPs, bytes and time."""
 RESAMPLES = 100
 SEED = 20260914
 
@@ -53,8 +55,8 @@ class Calibrated:
 
     @property
     def prior_only(self) -> tuple[str, ...]:
-        """Coefficients that stay near their prior: the measurements narrow its variance by less than half."""
-        return tuple(name for name, share in self.prior_share.items() if share > PRIOR_DOMINATED)
+        """Coefficients that rest on the roofline: measurements narrow its variance by less than half, or not at all."""
+        return (*(name for name, share in self.prior_share.items() if share > PRIOR_DOMINATED), *NOT_ISOLATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +247,6 @@ def _calibrate(recipe: Recipe, time: TimeFit, energy_runs: list[EnergyRun]) -> C
     )
     prior_share = dict(zip(calibration.TIME_COEFFICIENTS, map(float, time.fit.prior_share), strict=True))
     prior_share |= dict(zip(calibration.POWER_COEFFICIENTS, map(float, power.fit.prior_share), strict=True))
-    # Attention's energy is the power model applied to a time that is a prior and to FLOPs that no run isolates.
-    prior_share["energy.prefill_joules_per_token_squared"] = prior_share["prefill.seconds_per_token_squared"]
     return Calibrated(
         profile=profile,
         time_runs=time_runs,
@@ -271,7 +271,7 @@ def phase_mape(runs: Sequence[TimedRun], predicted: Array, phase: str) -> float:
 def _intervals(
     recipe: Recipe, time_runs: list[TimedRun], energy_runs: list[EnergyRun]
 ) -> dict[str, tuple[float, float]]:
-    """90 % bootstrap intervals of the coefficients, time and energy runs redrawn together."""
+    """90 % bootstrap intervals of the coefficients: time runs, energy runs and prior means redrawn together."""
     time_prior = calibration.time_prior(recipe.model, recipe.accelerator, recipe.tensor_parallel)
     power_prior = calibration.power_prior(recipe.accelerator)
     names = (
@@ -281,9 +281,9 @@ def _intervals(
         *calibration.ENERGY_COEFFICIENTS,
     )
 
-    def estimate(drawn: Sequence[TimedRun | EnergyRun]) -> Array:
-        time = calibration.fit_time([run for run in drawn if isinstance(run, TimedRun)], time_prior)
-        power = calibration.fit_power([run for run in drawn if isinstance(run, EnergyRun)], power_prior)
+    def estimate(drawn: Sequence[TimedRun | EnergyRun], random: np.random.Generator) -> Array:
+        time = calibration.fit_time([run for run in drawn if isinstance(run, TimedRun)], time_prior.drawn(random))
+        power = calibration.fit_power([run for run in drawn if isinstance(run, EnergyRun)], power_prior.drawn(random))
         energy, _ = calibration.step_energy(time, power, recipe.model, recipe.tensor_parallel, MAX_NUM_SEQS)
         steps = [
             energy.prefill_base_joules,

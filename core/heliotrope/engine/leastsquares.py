@@ -54,6 +54,10 @@ class Prior:
     mean: Array
     deviation: Array
 
+    def drawn(self, random: np.random.Generator) -> "Prior":
+        """The same belief about a mean drawn from it (cut at 0): how a bootstrap varies what no measurement tells."""
+        return Prior(np.maximum(0.0, random.normal(self.mean, self.deviation)), self.deviation)
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -61,7 +65,7 @@ class Fit:
 
     coefficients: Array
     loss: float
-    """Half the sum of squares of measurement errors over their noise and of distances from the prior over its deviation."""
+    """Half the sum of squares: measurement errors over noise, and distances from the prior over its deviation."""
     prior_share: Array
     """Posterior over prior variance per coefficient: 1 = the measurements say nothing of it, 0 = they alone decide."""
 
@@ -104,17 +108,20 @@ def held_out(
 def bootstrap(
     items: Sequence[Item],
     group: Callable[[Item], str],
-    estimate: Callable[[Sequence[Item]], Array],
+    estimate: Callable[[Sequence[Item], np.random.Generator], Array],
     resamples: int,
     seed: int,
 ) -> tuple[Array, Array]:
-    """The 5 % and 95 % quantiles of an estimate when items are drawn anew within their groups, with replacement."""
+    """The 5 % and 95 % quantiles of an estimate when items are drawn anew within their groups, with replacement.
+
+    The estimate gets the generator too, to vary its prior.
+    """
     random = np.random.default_rng(seed)
     names = sorted({group(item) for item in items})
     members = [[item for item in items if group(item) == name] for name in names]
     estimates = np.array(
         [
-            estimate([pool[index] for pool in members for index in random.integers(0, len(pool), len(pool))])
+            estimate([pool[index] for pool in members for index in random.integers(0, len(pool), len(pool))], random)
             for _ in range(resamples)
         ]
     )
