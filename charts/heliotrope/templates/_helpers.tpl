@@ -1,0 +1,90 @@
+{{/* Prefix of the names of all objects; 48 characters leave room for what is appended. */}}
+{{- define "heliotrope.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 48 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 48 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 48 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "heliotrope.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: heliotrope
+{{- end -}}
+
+{{/* Labels of a part (a dict of root and component) as Services, Deployments and NetworkPolicies select it. */}}
+{{- define "heliotrope.selectorLabels" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "heliotrope.componentLabels" -}}
+{{ include "heliotrope.labels" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* Image of a part (a dict of root and image): its digest, else the common tag, else the chart's appVersion. */}}
+{{- define "heliotrope.image" -}}
+{{- $common := .root.Values.image -}}
+{{- if $common.registry }}{{ trimSuffix "/" $common.registry }}/{{ end -}}
+{{- .image.repository -}}
+{{- if .image.digest }}@{{ .image.digest }}{{ else }}:{{ default .root.Chart.AppVersion $common.tag }}{{ end -}}
+{{- end -}}
+
+{{/* Names of cluster-wide objects carry the namespace, so that releases of one name do not meet. */}}
+{{- define "heliotrope.operator.name" -}}{{ include "heliotrope.fullname" . }}-operator{{- end -}}
+{{- define "heliotrope.operator.clusterName" -}}
+{{ include "heliotrope.operator.name" . }}-{{ .Release.Namespace }}
+{{- end -}}
+{{- define "heliotrope.operator.serviceAccount" -}}
+{{- $account := .Values.operator.serviceAccount -}}
+{{- default (ternary (include "heliotrope.operator.name" .) "default" $account.create) $account.name -}}
+{{- end -}}
+
+{{- define "heliotrope.picker.name" -}}{{ include "heliotrope.fullname" . }}-picker{{- end -}}
+{{- define "heliotrope.picker.namespace" -}}{{ default .Release.Namespace .Values.pool.namespace }}{{- end -}}
+{{- define "heliotrope.picker.clusterName" -}}
+{{ include "heliotrope.picker.name" . }}-{{ include "heliotrope.picker.namespace" . }}
+{{- end -}}
+{{- define "heliotrope.picker.serviceAccount" -}}
+{{- $account := .Values.picker.serviceAccount -}}
+{{- default (ternary (include "heliotrope.picker.name" .) "default" $account.create) $account.name -}}
+{{- end -}}
+
+{{/* What both pod specifications share (a dict of root, part and account). */}}
+{{- define "heliotrope.pod" -}}
+serviceAccountName: {{ .account }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
+{{- with .part.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .part.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .part.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .part.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
