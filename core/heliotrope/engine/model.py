@@ -213,14 +213,10 @@ class EngineModel:
         def decode(joules: float, seconds: float) -> float:
             return scaled(joules, seconds, decode_scale, x**self.clock.decode_power_exponent)
 
-        # Energy has no knee, so its base belongs to the line above the knee, extended to no tokens.
-        above_knee_base = (
-            p.base_seconds
-            + p.seconds_per_request
-            + (p.seconds_per_token_below - p.seconds_per_token_above) * p.knee_tokens
-        )
+        # Energy has no knee. A line from the base with the slope above it is never below the time, so that no clock
+        # makes a step draw less than idle; it overstates the idle part by what the flat slope saves.
         return StepEnergy(
-            prefill_base_joules=prefill(e.prefill_base_joules, above_knee_base),
+            prefill_base_joules=prefill(e.prefill_base_joules, p.base_seconds + p.seconds_per_request),
             prefill_joules_per_token=prefill(e.prefill_joules_per_token, p.seconds_per_token_above),
             prefill_joules_per_token_squared=prefill(e.prefill_joules_per_token_squared, p.seconds_per_token_squared),
             decode_base_joules=decode(e.decode_base_joules, d.alpha_seconds[0]),
