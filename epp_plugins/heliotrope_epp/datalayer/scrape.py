@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
+from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL, EngineMetrics
 from heliotrope_epp.datalayer.metrics_text import NAMES, EngineType, engine_metrics
 from heliotrope_epp.datalayer.state import EndpointState
@@ -47,7 +48,7 @@ class _ScrapeError(Exception):
 
 
 class Scraper:
-    """Keeps `EndpointState.metrics` new for every endpoint between `add` and `remove`. Use as a context manager.
+    """Keeps `EndpointState.metrics` new for the endpoints of a store that it listens to. Use as a context manager.
 
     `cache_lost` is called with an endpoint's key when its engine has restarted or fallen asleep; `clock` gives
     monotonic seconds; `rng` spreads the endpoints' first scrapes and their back-off.
@@ -62,7 +63,7 @@ class Scraper:
         rng: random.Random | None = None,
     ) -> None:
         self._settings = settings
-        self._cache_lost = cache_lost or (lambda _key: None)
+        self._tell_cache_lost = cache_lost or self.cache_lost
         self._clock = clock
         self._rng = rng or random.Random()
         self._session: aiohttp.ClientSession | None = None
@@ -82,27 +83,30 @@ class Scraper:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        tasks = list(self._tasks.values())
+        running = list(self._tasks.values())
         self._tasks.clear()
-        for task in tasks:
+        for task in running:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    def add(self, state: EndpointState) -> None:
-        """Start to read an endpoint; the state must not be read already."""
+    def added(self, state: EndpointState) -> None:
+        """Start to read an endpoint."""
         key = state.endpoint.key
         if self._session is None or key in self._tasks:
             raise RuntimeError(f"{key}: the scraper is closed or reads this endpoint already")
-        self._tasks[key] = asyncio.create_task(self._follow(state, self._session), name=f"scrape {key}")
+        self._tasks[key] = tasks.start(self._follow(state, self._session), f"scrape {key}")
 
-    def remove(self, key: str) -> None:
+    def removed(self, key: str) -> None:
         """Stop to read an endpoint; one that is not read is left alone."""
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
+
+    def cache_lost(self, key: str) -> None:
+        """Nothing: it is where the news comes from."""
 
     async def _follow(self, state: EndpointState, session: aiohttp.ClientSession) -> None:
         await asyncio.sleep(self._rng.uniform(0.0, self._settings.interval_s))
@@ -155,7 +159,7 @@ class Scraper:
         state.consecutive_failures = 0
         self.counts.succeeded += 1
         if before is not None and _lost_cache(before, metrics):
-            self._cache_lost(state.endpoint.key)
+            self._tell_cache_lost(state.endpoint.key)
 
     def _failed(self, state: EndpointState, error: _ScrapeError) -> None:
         state.consecutive_failures += 1

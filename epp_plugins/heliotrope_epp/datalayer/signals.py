@@ -20,6 +20,7 @@ from heliotrope.carbon.signal import CarbonSignal, EmissionFactor, Reading, Sign
 from heliotrope.errors import InvalidInputError, SignalUnavailableError
 from heliotrope.providers import Provider, build, timing
 from heliotrope.providers.static import StaticProvider
+from heliotrope_epp.datalayer import tasks
 
 _log = logging.getLogger(__name__)
 
@@ -147,11 +148,11 @@ class PolledSignals:
 
     async def close(self) -> None:
         """Stop every task."""
-        tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
+        running = [followed.task for followed in self._followed.values() if followed.task is not None]
         self._followed.clear()
-        for task in tasks:
+        for task in running:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
     def _drop(self, name: str) -> None:
         followed = self._followed.pop(name, None)
@@ -167,7 +168,7 @@ class PolledSignals:
         except InvalidInputError as error:
             self._report(name, f"{error}")
             return _Followed(key, None, absent)
-        task = asyncio.create_task(self._poll(region, provider), name=f"carbon signal of {name}")
+        task = tasks.start(self._poll(region, provider), f"carbon signal of {name}")
         return _Followed(key, task, absent)
 
     async def _poll(self, region: RegionProfile, provider: Provider) -> None:

@@ -16,7 +16,7 @@ NAN = float("nan")
 
 
 class Listener(Protocol):
-    """Whoever keeps something per endpoint. Called on the loop's thread while a world is applied."""
+    """Whoever keeps something per endpoint. Called on the loop's thread."""
 
     def added(self, state: EndpointState) -> None:
         """A new endpoint may be chosen from now on."""
@@ -24,6 +24,10 @@ class Listener(Protocol):
 
     def removed(self, key: str) -> None:
         """The endpoint is gone; one of the same name that comes back is another one."""
+        ...
+
+    def cache_lost(self, key: str) -> None:
+        """The endpoint's engine restarted or fell asleep: nothing is in its KV cache any more."""
         ...
 
 
@@ -87,6 +91,11 @@ class EndpointStore:
         """Replace the carbon signals; a region without one is absent."""
         self._signals = signals
         self._regions = self._views()
+
+    def cache_lost(self, key: str) -> None:
+        """Tell the listeners that an endpoint's KV cache is empty."""
+        for listener in self._listeners:
+            listener.cache_lost(key)
 
     def states(self) -> Sequence[EndpointState]:
         """Every endpoint, in the source's order."""
