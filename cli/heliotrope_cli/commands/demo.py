@@ -16,7 +16,7 @@ def demo(
         "round_robin",
         "heliotrope",
     ),
-    load: float = 0.5,
+    load: float = 0.55,
     seconds: float | None = None,
     seed: int = 7,
 ) -> None:

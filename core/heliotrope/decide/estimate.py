@@ -32,6 +32,7 @@ class Estimates:
     ttft_seconds: FloatColumn
     tpot_seconds: FloatColumn
     ttft_relative_error: FloatColumn
+    """One standard deviation over the estimate; so for the other errors."""
     tpot_relative_error: FloatColumn
     service_seconds: FloatColumn
     """Time from dispatch to the last token."""
@@ -136,11 +137,20 @@ def _fill(
     over_slots = np.maximum(ahead + 1.0 - engine.max_num_seqs, 0.0)
     kv_need = kv + queued + request.prompt_tokens + out - engine.kv_capacity_tokens
     over_kv = np.maximum(kv_need, 0.0) / np.maximum(kv / np.maximum(running, 1.0), 1.0)
-    wait = np.maximum(over_slots, over_kv) * seconds_per_departure
+    departures = np.maximum(over_slots, over_kv)
+    wait = departures * seconds_per_departure
 
     mean_queued = queued / np.maximum(waiting, 1.0)
     prefill = engine.prefill_seconds(uncached + queued, waiting + 1.0, uncached**2 + waiting * mean_queued**2)
-    columns.ttft[rows] = wait + 0.5 * step + prefill
+    ttft = wait + 0.5 * step + prefill
+    columns.ttft[rows] = ttft
+    # Departures come at random, so waiting for k of them spreads by wait / √k; a step is met at a uniform point.
+    spread = np.sqrt(
+        (engine.error.prefill_seconds * prefill) ** 2
+        + (step / np.sqrt(12.0)) ** 2
+        + wait * wait / np.maximum(departures, 1.0)
+    )
+    columns.ttft_error[rows] = spread / ttft
     queued_prefill = engine.prefill_seconds(queued, waiting, waiting * mean_queued**2)
     columns.tpot[rows] = (decode + queued_prefill / out) / (1.0 - duty)
 
@@ -163,7 +173,6 @@ def _fill(
     known = np.isfinite(ahead)
     for column in (columns.energy, columns.batch):
         column[rows] = np.where(known, column[rows], np.nan)
-    columns.ttft_error[rows] = engine.error.prefill_seconds
     columns.tpot_error[rows] = engine.error.decode_seconds
     columns.energy_error[rows] = engine.error.step_joules
     columns.kv_fits[rows] = request.prompt_tokens + out <= engine.kv_capacity_tokens

@@ -30,8 +30,9 @@ DEFAULT_TOLERANCES: Mapping[Term, float] = {Term.CARBON: 0.02, Term.ENERGY: 0.05
 class DecisionPolicy:
     """The settings of one decision.
 
-    `tolerances` are relative (0.05 = within 5 % of the best counts as equal). `certainty` is how many relative model
-    errors are added to a latency estimate before it is compared with its SLO.
+    `tolerances` are relative (0.05 = within 5 % of the best counts as equal). `certainty` is how many standard
+    deviations are added to a latency estimate before it is compared with its SLO: it keeps cleaner engines from being
+    filled into their queues, where waiting is on average short but spreads as widely as it is long.
     """
 
     name: str
@@ -46,5 +47,5 @@ class DecisionPolicy:
     allowed_regions: frozenset[str] | None = None
     include_embodied: bool = False
     include_water: bool = False
-    certainty: float = 1.0
+    certainty: float = 3.0
     enforce: bool = True

@@ -27,7 +27,7 @@ from heliotrope_sim.demo.scenario import Scenario
 from heliotrope_sim.gateway.config import DESTINATION_HEADER, GatewayConfig
 from heliotrope_sim.gateway.process import Gateway
 
-SETUP_SECONDS = 4.0
+SETUP_SECONDS = 3.0
 LEAD_SECONDS = 1.0
 NO_PICKER = "127.0.0.1:1"
 REFRESH_SECONDS = 0.5
@@ -52,17 +52,14 @@ class ArmState:
     start_s: float
     planned: int
     results: list[RequestResult] = field(default_factory=list)
-    engine_of: dict[str, str] = field(default_factory=dict)
-    """Engine name by request id."""
     decisions: list[dict[str, Any]] = field(default_factory=list)
     """What the picker explains, in Heliotrope's arm."""
     unfinished: int = 0
     """Requests that had not ended at the horizon."""
 
-    def region_of(self, request_id: str) -> str | None:
-        """The region that served a request, None if it is not known."""
-        engine = self.engine_of.get(request_id)
-        return next((e.region for e in self.engines if e.name == engine), None)
+    def region_of(self, result: RequestResult) -> str | None:
+        """The region that served a request, None if no engine answered."""
+        return next((e.region for e in self.engines if e.name == result.engine), None)
 
     def energy(self, scenario: Scenario) -> dict[str, RegionEnergy]:
         """Energy and grams by region so far."""
@@ -109,7 +106,7 @@ async def run_arm(
         if name is ArmName.HELIOTROPE:
             await gateway.wait_for_pickers()
         if wall_start < time.time() + LEAD_SECONDS:
-            wall_start = time.time() + LEAD_SECONDS + 1.0
+            wall_start = time.time() + LEAD_SECONDS + 0.5
             write_regions(scenario, resources, wall_start)
         unix_offset = time.time() - loop.time()
         state = ArmState(
@@ -124,8 +121,6 @@ async def run_arm(
         await _play(state, scenario, planned, gateway, on_progress)
         if name is ArmName.HELIOTROPE:
             state.decisions = await _decisions(admin_url, len(planned))
-            for decision in state.decisions:
-                state.engine_of[decision["request_id"]] = str(decision["endpoint"]).partition("/")[2]
         return state
 
 
@@ -145,8 +140,6 @@ async def _play(
         return {DESTINATION_HEADER: addresses[order[position % len(order)]]}
 
     round_robin = state.name is ArmName.ROUND_ROBIN
-    if round_robin:
-        state.engine_of = {r.request_id: names[order[i % len(order)]] for i, r in enumerate(planned)}
     url = gateway.baseline_url if round_robin else gateway.url
     assert url is not None
     generator = LoadGenerator(

@@ -12,6 +12,9 @@ from heliotrope_sim.workload.prompts import prompt_of
 from heliotrope_sim.workload.trace import TraceRequest
 
 REQUEST_TIMEOUT_SECONDS = 120.0
+MAX_OUTPUT_TOKENS = 2_048
+ENGINE_HEADER = "x-inference-pod"
+"""Engines name themselves in it, as llm-d's simulator does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class RequestResult:
     """Only streamed answers show it."""
     tpot_seconds: float | None
     e2e_seconds: float
+    engine: str | None = None
+    """Which engine served it, by its own word."""
     error: str = ""
 
     @property
@@ -82,8 +87,9 @@ def _body(request: TraceRequest, *, model: str, streaming: bool, seed: int) -> b
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": prompt_of(request.prompt_tokens, seed)}],
-        "max_tokens": request.output_tokens,
-        "min_tokens": request.output_tokens,
+        "max_tokens": MAX_OUTPUT_TOKENS,
+        # How long the answer gets is the emulated engine's secret, as a real engine's is: only it reads this.
+        "vllm_xargs": {"output_tokens": request.output_tokens},
         "stream": streaming,
     }
     if streaming:
@@ -131,10 +137,12 @@ class LoadGenerator:
         sent_s = loop.time()
         answer = _Answer()
         status: int | None = None
+        engine: str | None = None
         error = ""
         try:
             async with session.post(self._url, data=request.body, headers=headers) as response:
                 status = response.status
+                engine = response.headers.get(ENGINE_HEADER)
                 if status == 200 and request.streaming:
                     await answer.read_stream(response.content, loop.time)
                 else:
@@ -152,6 +160,7 @@ class LoadGenerator:
                 ttft_seconds=None if answer.first_s is None else answer.first_s - sent_s,
                 tpot_seconds=answer.tpot_seconds(),
                 e2e_seconds=ended_s - sent_s,
+                engine=engine,
                 error=error or answer.problem,
             )
         )

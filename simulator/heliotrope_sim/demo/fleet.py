@@ -67,7 +67,7 @@ async def start_engines(scenario: Scenario, folder: Path) -> tuple[Child, list[R
         "engines", [sys.executable, "-m", "heliotrope_sim.emulator", "--config", str(path)], folder / "engines.log"
     )
     announced = json.loads(await child.first_line(READY_SECONDS))
-    addresses = {entry["name"]: entry["address"] for entry in announced["engines"]}
+    addresses = {entry["name"]: f"{entry['host']}:{entry['port']}" for entry in announced["engines"]}
     return child, [RunningEngine(name, region, addresses[name]) for name, region in names]
 
 

@@ -44,7 +44,6 @@ class RegionEnergy:
     accelerator_joules: float
     host_joules: float
     grams_co2e: float
-    mean_running: float
 
     @property
     def joules(self) -> float:
@@ -85,6 +84,12 @@ class Meter:
             )
         )
 
+    def mean_running(self, region: str, start_s: float, end_s: float) -> float:
+        """Mean batch of a region's engines between two times of the loop's clock; NaN without a sample there."""
+        rows = [self.samples[engine.name] for engine in self.engines if engine.region == region]
+        running = [s.running for row in rows for s in row if start_s <= s.at_s <= end_s]
+        return sum(running) / len(running) if running else float("nan")
+
     def by_region(
         self, intensity: Mapping[str, Series], pue: Mapping[str, float], unix_offset_s: float
     ) -> dict[str, RegionEnergy]:
@@ -102,12 +107,10 @@ class Meter:
             total = [i for e in members for i in self._intervals(e, unix_offset_s, accelerators_only=False)]
             priced = emissions(total, intensity[region], pue[region])
             accelerator_joules = sum(i.it_joules for i in accelerators)
-            running = [s.running for e in members for s in self.samples[e.name]]
             result[region] = RegionEnergy(
                 accelerator_joules=accelerator_joules,
                 host_joules=priced.it_joules - accelerator_joules,
                 grams_co2e=priced.grams_co2e,
-                mean_running=sum(running) / len(running) if running else 0.0,
             )
         return result
 

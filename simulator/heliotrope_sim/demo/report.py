@@ -68,7 +68,8 @@ def _set_up(scenario: Scenario, result: Mapping[str, Any]) -> str:
     return (
         f"<p>{facts['engines']} emulated engines ({escape(scenario.profile)}, at most {scenario.max_num_seqs} "
         f"sequences each) in {len(scenario.regions)} regions behind a real Envoy. A stretch of the Azure LLM "
-        f"conversation trace (CC-BY-4.0) arrives at {facts['offered_requests_per_second']:.1f} requests per second: {scenario.load:.0%} "
+        f"conversation trace (CC-BY-4.0) arrives at "
+        f"{facts['offered_requests_per_second']:.1f} requests per second: {scenario.load:.0%} "
         f"of what the fleet completes when saturated ({facts['capacity_requests_per_second']:.1f}/s); one region alone "
         f"completes {facts['cleanest_region_capacity_requests_per_second']:.1f}/s. Promise: TTFT "
         f"{facts['ttft_slo_ms']:.0f} ms, TPOT {facts['tpot_slo_ms']:.0f} ms. Network delay between regions is not "

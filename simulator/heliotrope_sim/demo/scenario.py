@@ -39,18 +39,20 @@ class Scenario:
     profile: str = "llama-3.1-70b-h100-tp4"
     max_num_seqs: int = 16
     """Batch limit of each engine; small, so that two cores can emulate nine loaded engines."""
-    load: float = 0.5
+    load: float = 0.55
     """Offered requests over what the fleet can complete."""
-    arrival_seconds: float = 36.0
-    drain_seconds: float = 12.0
+    arrival_seconds: float = 30.0
+    ramp_seconds: float = 8.0
+    """Until then the fleet fills up; mean batches are taken between here and the last arrival."""
+    drain_seconds: float = 14.0
     """Time after the last arrival in which everything must have ended; energy counts until then in both arms."""
-    ttft_slo_seconds: float = 2.0
+    ttft_slo_seconds: float = 1.0
     tpot_slo_seconds: float = 0.1
     series_start: str = "2022-05-19T00:00:00Z"
     series_hours: float = 24.0
     stream_share: float = 0.5
     trace: str = "azure-llm-2023/conv_first_20min.csv"
-    trace_skip: int = 200
+    trace_skip: int = 2_000
     seed: int = 7
     model: str = "meta-llama/Llama-3.1-70B-Instruct"
     constant_intensities: Mapping[str, float] | None = None

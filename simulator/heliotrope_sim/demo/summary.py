@@ -18,8 +18,8 @@ def arm_summary(state: ArmState, scenario: Scenario) -> dict[str, Any]:
     violations = sum(r.violates(scenario.ttft_slo_seconds, scenario.tpot_slo_seconds) for r in state.results)
     ttft = [r.ttft_seconds for r in state.results if r.ttft_seconds is not None and not r.failed]
     tpot = [r.tpot_seconds for r in state.results if r.tpot_seconds is not None and not r.failed]
-    served = Counter(state.region_of(r.request_id) or "unknown" for r in state.results if not r.failed)
-    slots = scenario.max_num_seqs
+    served = Counter(state.region_of(r) or "unknown" for r in state.results if not r.failed)
+    shares = {region.name: _batch_share(state, scenario, region.name) for region in scenario.regions}
     engines = {region.name: region.engines for region in scenario.regions}
     return {
         "requests": state.planned,
@@ -37,14 +37,19 @@ def arm_summary(state: ArmState, scenario: Scenario) -> dict[str, Any]:
                 "accelerator_joules": energy.accelerator_joules,
                 "host_joules": energy.host_joules,
                 "grams_co2e": energy.grams_co2e,
-                "mean_batch_share": energy.mean_running / slots,
+                "mean_batch_share": shares[name],
             }
             for name, energy in regions.items()
         },
-        "mean_batch_share": sum(e.mean_running * engines[n] for n, e in regions.items())
-        / slots
-        / sum(engines.values()),
+        "mean_batch_share": sum(shares[name] * count for name, count in engines.items()) / sum(engines.values()),
     }
+
+
+def _batch_share(state: ArmState, scenario: Scenario, region: str) -> float:
+    """Mean batch over the batch limit while requests arrive and the fleet has filled up."""
+    start_s = state.start_s + scenario.ramp_seconds
+    running = state.meter.mean_running(region, start_s, state.start_s + scenario.arrival_seconds)
+    return running / scenario.max_num_seqs
 
 
 def reasons(state: ArmState) -> dict[str, Any]:

@@ -24,17 +24,17 @@ def live_table(state: ArmState, scenario: Scenario, now_s: float) -> Table:
     for column in columns:
         table.add_column(column, justify="left" if column == "region" else "right")
     energy = state.energy(scenario)
-    answered = Counter(state.region_of(r.request_id) for r in state.results)
+    answered = Counter(state.region_of(r) for r in state.results)
     for region in scenario.regions:
         point = state.intensity[region.name].at(now_s + state.unix_offset_s)
         engines = [e.name for e in state.engines if e.region == region.name]
         last = [state.meter.samples[name][-1] for name in engines if state.meter.samples[name]]
-        mine = [r for r in state.results if state.region_of(r.request_id) == region.name]
+        mine = [r for r in state.results if state.region_of(r) == region.name]
         table.add_row(
             region.name,
             "–" if point is None else f"{point.intensity_g_per_kwh:.0f}",
             f"{sum(s.running + s.waiting for s in last):.0f}",
-            str(answered[region.name]) if state.engine_of else "–",
+            str(answered[region.name]),
             _median_ms([r.ttft_seconds for r in mine if r.ttft_seconds is not None]),
             _median_ms([r.tpot_seconds for r in mine if r.tpot_seconds is not None]),
             f"{energy[region.name].joules / 1000:.0f}",

@@ -1,1 +1,0 @@
-"""`heliotrope operator`: the Kubernetes operator."""
