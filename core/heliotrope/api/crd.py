@@ -40,6 +40,7 @@ _COPIED = (
 )
 _DROPPED = ("title", "description", "properties", "items", "additionalProperties", "prefixItems", "const")
 _INT32_MAX = 2**31 - 1
+_EXACT_INTEGER_MAX = 2**53
 
 
 def render() -> dict[str, str]:
@@ -161,6 +162,8 @@ class _Structural:
             case "integer":
                 if not {"minimum", "maximum"} <= result.keys():
                     raise self._error(path, "needs bounds")
+                if result["maximum"] > _EXACT_INTEGER_MAX:
+                    raise self._error(path, "has a bound that the API server, which compares as float64, cannot hold")
                 result["format"] = "int32" if result["maximum"] <= _INT32_MAX else "int64"
             case "boolean":
                 pass

@@ -74,6 +74,9 @@ ShortDuration = Annotated[timedelta, DurationString("1ms", "1h")]
 LongDuration = Annotated[timedelta, DurationString("0s", "720h")]
 
 
+ObservedGeneration = Annotated[int, Field(ge=0, le=2**53)]
+
+
 class Role(StrEnum):
     """Phases that an engine serves, the values of the label `llm-d.ai/role`."""
 
@@ -104,7 +107,7 @@ class Condition(Struct):
     """Type of the condition in CamelCase, for instance `Accepted`."""
     status: ConditionStatus
     """Whether the condition holds: True, False or Unknown."""
-    observed_generation: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
+    observed_generation: ObservedGeneration | None = None
     """The `metadata.generation` that this condition speaks of."""
     last_transition_time: Time
     """When the status last changed."""
@@ -118,7 +121,6 @@ class Condition(Struct):
 
 
 Conditions = Annotated[tuple[Condition, ...], Field(max_length=16), ListMap("type")]
-ObservedGeneration = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class SecretKeyRef(Struct):
