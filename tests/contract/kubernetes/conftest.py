@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.support import controlplane_build
 from tests.support.controlplane import KUBECONFIG_VARIABLE, Cluster, ControlPlane, open_cluster
@@ -36,6 +37,13 @@ def restartable_control_plane(control_plane: Cluster) -> ControlPlane:
     if not isinstance(control_plane, ControlPlane):
         pytest.skip(f"the cluster of {KUBECONFIG_VARIABLE} cannot be restarted by a test")
     return control_plane
+
+
+@pytest.fixture(scope="session")
+def api(control_plane: Cluster) -> Iterator[httpx.Client]:
+    """Plain HTTP to the API with administrator's rights."""
+    with httpx.Client(base_url=control_plane.proxy(), timeout=30) as client:
+        yield client
 
 
 @pytest.fixture
