@@ -1,0 +1,1 @@
+"""`EndpointPickerConfig`, llm-d's configuration file: decoded strictly, completed, checked and built."""

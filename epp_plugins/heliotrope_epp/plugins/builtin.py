@@ -1,0 +1,155 @@
+"""The plugin types that Heliotrope brings, under llm-d's names."""
+
+from heliotrope_epp.plugins.datalayer import (
+    CORE_METRICS_EXTRACTOR,
+    FILE_DISCOVERY,
+    METRICS_DATA_SOURCE,
+    FileDiscoveryParameters,
+    MetricsExtractorParameters,
+    MetricsSourceParameters,
+)
+from heliotrope_epp.plugins.filters.by_label import BY_LABEL, ByLabelParameters, by_label
+from heliotrope_epp.plugins.filters.decode import DECODE_FILTER, decode_filter
+from heliotrope_epp.plugins.filters.label_selector import (
+    BY_LABEL_SELECTOR,
+    LABEL_SELECTOR_FILTER,
+    LabelSelectorFilter,
+    LabelSelectorParameters,
+)
+from heliotrope_epp.plugins.kinds import PluginKind, Stability
+from heliotrope_epp.plugins.parameters import NoParameters
+from heliotrope_epp.plugins.pickers.carbon import CARBON_PICKER, CarbonPicker
+from heliotrope_epp.plugins.pickers.max_score import MAX_SCORE_PICKER, MaxScorePicker
+from heliotrope_epp.plugins.pickers.random_choice import RANDOM_PICKER, RandomPicker
+from heliotrope_epp.plugins.pickers.ranking import PickerParameters
+from heliotrope_epp.plugins.producers.approx_prefix_cache import (
+    APPROX_PREFIX_CACHE_PRODUCER,
+    ApproxPrefixCacheParameters,
+    ApproxPrefixCacheProducer,
+)
+from heliotrope_epp.plugins.profilehandlers.single import SINGLE_PROFILE_HANDLER, SingleProfileHandler
+from heliotrope_epp.plugins.registry import PluginRegistry
+from heliotrope_epp.plugins.scorers.kv_cache_utilization import KV_CACHE_UTILIZATION_SCORER, KvCacheUtilizationScorer
+from heliotrope_epp.plugins.scorers.prefix_cache import (
+    PREFIX_CACHE_SCORER,
+    PrefixCacheScorer,
+    PrefixCacheScorerParameters,
+)
+from heliotrope_epp.plugins.scorers.queue_depth import QUEUE_SCORER, QueueScorer
+
+OPENAI_PARSER = "openai-parser"
+
+
+def builtin_registry() -> PluginRegistry:
+    """A new registry with every built-in type."""
+    registry = PluginRegistry()
+    _filters(registry)
+    _scorers(registry)
+    _pickers(registry)
+    _settings(registry)
+    registry.register(
+        SINGLE_PROFILE_HANDLER,
+        PluginKind.PROFILE_HANDLER,
+        NoParameters,
+        lambda _parameters, _context: SingleProfileHandler(),
+        Stability.BETA,
+    )
+    registry.register(
+        APPROX_PREFIX_CACHE_PRODUCER,
+        PluginKind.PRODUCER,
+        ApproxPrefixCacheParameters,
+        lambda parameters, _context: ApproxPrefixCacheProducer(parameters),
+        Stability.BETA,
+    )
+    return registry
+
+
+def _filters(registry: PluginRegistry) -> None:
+    kind, beta = PluginKind.FILTER, Stability.BETA
+    registry.register(DECODE_FILTER, kind, NoParameters, lambda _parameters, _context: decode_filter(), beta)
+    for name, replaced_by in ((LABEL_SELECTOR_FILTER, None), (BY_LABEL_SELECTOR, LABEL_SELECTOR_FILTER)):
+        registry.register(
+            name,
+            kind,
+            LabelSelectorParameters,
+            lambda parameters, _context: LabelSelectorFilter(parameters),
+            beta,
+            replaced_by=replaced_by,
+        )
+    registry.register(
+        BY_LABEL,
+        kind,
+        ByLabelParameters,
+        lambda parameters, _context: by_label(parameters),
+        beta,
+        replaced_by=LABEL_SELECTOR_FILTER,
+    )
+
+
+def _scorers(registry: PluginRegistry) -> None:
+    kind, beta = PluginKind.SCORER, Stability.BETA
+    registry.register(QUEUE_SCORER, kind, NoParameters, lambda _parameters, _context: QueueScorer(), beta)
+    registry.register(
+        KV_CACHE_UTILIZATION_SCORER,
+        kind,
+        NoParameters,
+        lambda _parameters, _context: KvCacheUtilizationScorer(),
+        beta,
+    )
+    registry.register(
+        PREFIX_CACHE_SCORER,
+        kind,
+        PrefixCacheScorerParameters,
+        lambda parameters, _context: PrefixCacheScorer(parameters),
+        beta,
+        requires=(APPROX_PREFIX_CACHE_PRODUCER,),
+    )
+
+
+def _pickers(registry: PluginRegistry) -> None:
+    kind, beta = PluginKind.PICKER, Stability.BETA
+    registry.register(
+        MAX_SCORE_PICKER,
+        kind,
+        PickerParameters,
+        lambda parameters, context: MaxScorePicker(parameters, context.random),
+        beta,
+    )
+    registry.register(
+        RANDOM_PICKER,
+        kind,
+        PickerParameters,
+        lambda parameters, context: RandomPicker(parameters, context.random),
+        beta,
+    )
+    registry.register(
+        CARBON_PICKER,
+        kind,
+        PickerParameters,
+        lambda parameters, context: CarbonPicker(parameters, context.carbon, context.random),
+        beta,
+        requires=(APPROX_PREFIX_CACHE_PRODUCER,),
+    )
+
+
+def _settings(registry: PluginRegistry) -> None:
+    """Types that other parts of the picker act on: their parameters are all there is."""
+    beta = Stability.BETA
+    registry.register(
+        FILE_DISCOVERY, PluginKind.DISCOVERY, FileDiscoveryParameters, lambda parameters, _context: parameters, beta
+    )
+    registry.register(
+        METRICS_DATA_SOURCE,
+        PluginKind.DATA_SOURCE,
+        MetricsSourceParameters,
+        lambda parameters, _context: parameters,
+        beta,
+    )
+    registry.register(
+        CORE_METRICS_EXTRACTOR,
+        PluginKind.EXTRACTOR,
+        MetricsExtractorParameters,
+        lambda parameters, _context: parameters,
+        beta,
+    )
+    registry.register(OPENAI_PARSER, PluginKind.PARSER, NoParameters, lambda parameters, _context: parameters, beta)

@@ -1,0 +1,61 @@
+"""What a plugin is given when it is built: clocks, randomness, settings and what it may ask at run time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from heliotrope.decide.candidates import RegionView
+from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.errors import InvalidInputError
+from heliotrope_epp.clock import Clock
+from heliotrope_epp.plugins.interface import Producer
+
+
+class CarbonContext(Protocol):
+    """What the resources say now; it changes while the picker runs, so it is asked at every decision."""
+
+    def policy(self) -> DecisionPolicy | None:
+        """The policy attached to this pool; None: there is none."""
+        ...
+
+    def regions(self) -> Mapping[str, RegionView]:
+        """The regions by name."""
+        ...
+
+
+class NoCarbon:
+    """A `CarbonContext` without a policy."""
+
+    def policy(self) -> DecisionPolicy | None:
+        """None."""
+        return None
+
+    def regions(self) -> Mapping[str, RegionView]:
+        """Empty."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class PluginContext:
+    """Given to every plugin factory. `producers` is filled before the plugins that may need them are built."""
+
+    carbon: CarbonContext = field(default_factory=NoCarbon)
+    clock: Clock = field(default_factory=Clock)
+    random: Random = field(default_factory=Random)
+    """Seed it to make draws reproducible."""
+    metrics_stale_after_s: float = 2.0
+    """Engine metrics older than this are unknown."""
+    producers: Mapping[str, Producer] = field(default_factory=dict)
+    """By plugin type."""
+
+    def producer(self, type_name: str) -> Producer:
+        """The producer of this type.
+
+        Raises:
+            InvalidInputError: if there is none; a plugin that needs one names it in `requires`.
+        """
+        producer = self.producers.get(type_name)
+        if producer is None:
+            raise InvalidInputError(type_name, "no such producer was built; name it in `requires` when registering")
+        return producer

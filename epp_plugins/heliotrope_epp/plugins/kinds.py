@@ -1,0 +1,25 @@
+"""The slots that plugins go into, and how settled a plugin is."""
+
+from enum import StrEnum
+
+
+class PluginKind(StrEnum):
+    """The slot of the configuration that a plugin goes into."""
+
+    FILTER = "filter"
+    SCORER = "scorer"
+    PICKER = "picker"
+    PROFILE_HANDLER = "profile handler"
+    PRODUCER = "producer"
+    PARSER = "parser"
+    DISCOVERY = "discovery"
+    DATA_SOURCE = "data source"
+    EXTRACTOR = "extractor"
+
+
+class Stability(StrEnum):
+    """How settled a plugin's parameters and behaviour are, in llm-d's grades."""
+
+    ALPHA = "Alpha"
+    BETA = "Beta"
+    STABLE = "Stable"

@@ -1,0 +1,1 @@
+"""Pickers: which endpoint it is, and the fallbacks."""

@@ -1,0 +1,100 @@
+"""`carbon-picker`: the cleanest endpoint that keeps the policy's promises.
+
+The pipeline puts it in the picker's slot when a CarbonPolicy with `Enforce` is attached, so it need not be listed in
+the configuration. It turns the filtered options into columns and hands them to `heliotrope.decide`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import numpy as np
+
+from heliotrope.decide.candidates import Candidates, FloatColumn, RegionView
+from heliotrope.decide.decision import Decision, decide
+from heliotrope.decide.feasible import Loss
+from heliotrope.decide.request import RequestProfile
+from heliotrope_epp.plugins.context import CarbonContext
+from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
+from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
+
+CARBON_PICKER = "carbon-picker"
+
+NEVER = frozenset({Loss.REGION, Loss.QUALITY, Loss.CAPACITY})
+"""Constraints that hold for fallbacks too: a gateway's retry must not leave the allowed regions."""
+
+NAN = float("nan")
+
+
+class CarbonPicker:
+    """Decides by the attached policy; without one, or under `Advise`, by score as `max-score-picker` does."""
+
+    def __init__(self, parameters: PickerParameters, context: CarbonContext, random: Random) -> None:
+        self._count = parameters.max_num_of_endpoints
+        self._context = context
+        self._random = random
+
+    def evaluate(
+        self, request: LlmRequest, options: Sequence[Option], scores: FloatColumn, now_unix_s: float
+    ) -> Decision | None:
+        """What the attached policy decides, whether or not it is enforced; None without a policy."""
+        policy = self._context.policy()
+        if policy is None:
+            return None
+        candidates = candidates_of(options, scores, self._context.regions())
+        return decide(request_profile(request), candidates, policy, now_unix_s)
+
+    def pick(self, request: LlmRequest, options: Sequence[Option], scores: FloatColumn, now_unix_s: float) -> Pick:
+        """Choose by the policy, with fallbacks by score among the endpoints that its hard constraints allow."""
+        decision = self.evaluate(request, options, scores, now_unix_s)
+        order = best_first(scores, self._random)
+        if decision is None or not decision.policy.enforce:
+            return Pick(tuple(options[i] for i in order[: self._count]), decision=decision)
+        if decision.winner is None:
+            return Pick((), _why_nothing(decision), decision)
+        fallbacks = [i for i in order if i != decision.winner and decision.losses[i] not in NEVER]
+        chosen = (decision.winner, *fallbacks[: self._count - 1])
+        return Pick(tuple(options[i] for i in chosen), decision=decision)
+
+
+def request_profile(request: LlmRequest) -> RequestProfile:
+    """The request as a decision sees it, without its text."""
+    return RequestProfile(
+        request_id=request.request_id,
+        model=request.model,
+        prompt_tokens=request.prompt_tokens,
+        expected_output_tokens=request.expected_output_tokens,
+        streaming=request.streaming,
+        ttft_slo_seconds=request.ttft_slo_seconds,
+        tpot_slo_seconds=request.tpot_slo_seconds,
+    )
+
+
+def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mapping[str, RegionView]) -> Candidates:
+    """The options as columns, in their order; what is unknown is NaN or None."""
+    loads = [option.load for option in options]
+    traits = [option.state.traits for option in options]
+    return Candidates(
+        endpoints=tuple(option.key for option in options),
+        regions=tuple(t.region for t in traits),
+        engines=tuple(t.engine for t in traits),
+        running=np.array([load.running for load in loads], dtype=np.float64),
+        waiting=np.array([load.waiting for load in loads], dtype=np.float64),
+        waiting_tokens=np.array([load.waiting_tokens for load in loads], dtype=np.float64),
+        kv_tokens=np.array([load.kv_tokens for load in loads], dtype=np.float64),
+        prefill_duty=np.array([load.prefill_duty for load in loads], dtype=np.float64),
+        cached_tokens=np.array([option.cached_tokens for option in options], dtype=np.float64),
+        quality=np.array([NAN if t.quality is None else t.quality for t in traits], dtype=np.float64),
+        price_per_hour=np.array(
+            [NAN if t.price_per_hour is None else t.price_per_hour for t in traits], dtype=np.float64
+        ),
+        base_score=scores,
+        embodied=tuple(t.embodied for t in traits),
+        region_views=regions,
+    )
+
+
+def _why_nothing(decision: Decision) -> str:
+    counts = Counter(str(loss) for loss in decision.losses if loss in NEVER)
+    reasons = ", ".join(f"{loss} ({count})" for loss, count in counts.most_common())
+    return f"no endpoint satisfies policy {decision.policy.name}: {reasons}"

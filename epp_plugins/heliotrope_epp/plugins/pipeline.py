@@ -1,0 +1,200 @@
+"""The one path from a request to an endpoint: producers → filters → scorers → picker."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from heliotrope.decide.candidates import FloatColumn
+from heliotrope.decide.decision import Decision
+from heliotrope.decide.policy import DecisionPolicy
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.plugins.context import PluginContext
+from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
+from heliotrope_epp.plugins.profile import Profile, Scheduling, WeightedScorer
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileResult:
+    """What one profile chose, with the numbers behind it."""
+
+    profile: Profile
+    pick: Pick
+    options: tuple[Option, ...]
+    """What the filters left, in the order of the columns."""
+    columns: tuple[FloatColumn, ...]
+    """Per scorer, one value per option as the scorer gave it."""
+    scores: FloatColumn
+    """The weighted sums."""
+
+    def explanation(self) -> dict[str, Any]:
+        """All of it as plain data for logs and `/debug`."""
+        scorers = self.profile.scorers
+        return {
+            "profile": self.profile.name,
+            "weights": {weighted.name: weighted.weight for weighted in scorers},
+            "picker": self.profile.picker_name,
+            "endpoints": [option.key for option in self.pick.options],
+            "reason": self.pick.reason,
+            "candidates": [
+                {
+                    "endpoint": option.key,
+                    "score": float(self.scores[i]),
+                    "scores": {w.name: _plain(column[i]) for w, column in zip(scorers, self.columns, strict=True)},
+                    "cached_tokens": float(option.cached_tokens),
+                }
+                for i, option in enumerate(self.options)
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleResult:
+    """What every profile chose that ran, and which one counts."""
+
+    primary: str
+    profiles: Mapping[str, ProfileResult]
+    enforced: bool
+    """Whether a policy decided; False under `Advise`, where its decision is kept but not followed."""
+
+    @property
+    def pick(self) -> Pick:
+        """The destination and its fallbacks."""
+        return self.profiles[self.primary].pick
+
+    @property
+    def decision(self) -> Decision | None:
+        """What the attached policy decided or would have decided; None without one."""
+        return self.profiles[self.primary].pick.decision
+
+    def explanation(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "primary": self.primary,
+            "enforced": self.enforced,
+            "profiles": [result.explanation() for result in self.profiles.values()],
+        }
+
+
+class Pipeline:
+    """Runs a configuration's profiles. Lives on the loop's thread; a call never blocks."""
+
+    def __init__(self, scheduling: Scheduling, context: PluginContext) -> None:
+        self._scheduling = scheduling
+        self._profiles = {profile.name: profile for profile in scheduling.profiles}
+        self._names = tuple(self._profiles)
+        self._carbon = context.carbon
+        self._stale_after_s = context.metrics_stale_after_s
+
+    def run(
+        self, request: LlmRequest, states: Sequence[EndpointState], now_s: float, now_unix_s: float
+    ) -> ScheduleResult:
+        """Choose an endpoint.
+
+        Args:
+            request: what is to be served.
+            states: the endpoints that may serve it, in any order.
+            now_s: monotonic time, for the age of metrics and of requests in flight.
+            now_unix_s: the time that carbon signals are compared with.
+        """
+        policy = self._carbon.policy()
+        options = self._options(request, states, now_s, policy)
+        handler = self._scheduling.handler
+        results = {
+            name: _run(self._profiles[name], policy, request, options, now_unix_s)
+            for name in handler.profiles(request, self._names)
+        }
+        primary = handler.primary({name: result.pick for name, result in results.items()})
+        return ScheduleResult(primary, results, enforced=policy is not None and policy.enforce)
+
+    def routed(self, request: LlmRequest, state: EndpointState) -> None:
+        """The request was sent to this endpoint."""
+        if self._learning(self._carbon.policy()):
+            for producer in self._scheduling.producers:
+                producer.routed(request, state)
+
+    def forget(self, endpoint_key: str) -> None:
+        """The endpoint is gone or lost its cache."""
+        for producer in self._scheduling.producers:
+            producer.forget(endpoint_key)
+
+    def _learning(self, policy: DecisionPolicy | None) -> bool:
+        return self._scheduling.producers_always or policy is not None
+
+    def _options(
+        self, request: LlmRequest, states: Sequence[EndpointState], now_s: float, policy: DecisionPolicy | None
+    ) -> list[Option]:
+        cached: Sequence[float] = [0.0] * len(states)
+        if self._learning(policy):
+            beliefs = [producer.cached_tokens(request, states) for producer in self._scheduling.producers]
+            if len(beliefs) == 1:
+                cached = beliefs[0]
+            elif beliefs:
+                cached = [max(of_endpoint) for of_endpoint in zip(*beliefs, strict=True)]
+        stale_after_s = self._stale_after_s
+        return [
+            Option(state, state.load(now_s, stale_after_s), tokens)
+            for state, tokens in zip(states, cached, strict=True)
+        ]
+
+
+def _run(
+    profile: Profile, policy: DecisionPolicy | None, request: LlmRequest, options: Sequence[Option], now_unix_s: float
+) -> ProfileResult:
+    kept, reason = _filtered(profile, request, options)
+    if not kept:
+        return ProfileResult(profile, Pick((), reason), (), (), np.zeros(0))
+    columns = tuple(_column(weighted, request, kept) for weighted in profile.scorers)
+    scores = _weighted_sums(profile.scorers, columns) if columns else np.zeros(len(kept))
+    pick = _picked(profile, policy, request, kept, scores, now_unix_s)
+    return ProfileResult(profile, pick, tuple(kept), columns, scores)
+
+
+def _filtered(profile: Profile, request: LlmRequest, options: Sequence[Option]) -> tuple[Sequence[Option], str]:
+    """What the filters leave; if that is nothing, why."""
+    if not options:
+        return options, "there are no endpoints"
+    kept = options
+    for named in profile.filters:
+        kept = named.filter.filter(request, kept)
+        if not kept:
+            return kept, f"filter {named.name} leaves none of the endpoints ({len(options)})"
+    return kept, ""
+
+
+def _column(weighted: WeightedScorer, request: LlmRequest, options: Sequence[Option]) -> FloatColumn:
+    column = weighted.scorer.score(request, options)
+    if len(column) != len(options):
+        raise ValueError(f"scorer {weighted.name} gave {len(column)} values for {len(options)} endpoints")
+    return column
+
+
+def _weighted_sums(scorers: Sequence[WeightedScorer], columns: Sequence[FloatColumn]) -> FloatColumn:
+    """Σ weight · value clamped to [0, 1], where NaN is 0. Equal endpoints get equal sums to the last bit."""
+    clamped = np.minimum(np.fmax(np.array(columns), 0.0), 1.0)
+    weights = np.array([[weighted.weight] for weighted in scorers])
+    sums: FloatColumn = np.add.reduce(weights * clamped, axis=0)
+    return sums
+
+
+def _picked(
+    profile: Profile,
+    policy: DecisionPolicy | None,
+    request: LlmRequest,
+    options: Sequence[Option],
+    scores: FloatColumn,
+    now_unix_s: float,
+) -> Pick:
+    """An enforced policy decides; under `Advise`, and without a policy, the configured picker does."""
+    carbon = profile.carbon_picker
+    if policy is None or profile.picker is carbon:
+        return profile.picker.pick(request, options, scores, now_unix_s)
+    if policy.enforce:
+        return carbon.pick(request, options, scores, now_unix_s)
+    advice = carbon.evaluate(request, options, scores, now_unix_s)
+    return replace(profile.picker.pick(request, options, scores, now_unix_s), decision=advice)
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Producers: what is learned per request and used by scorers and the carbon picker."""

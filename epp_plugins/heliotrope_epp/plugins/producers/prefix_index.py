@@ -1,0 +1,94 @@
+"""Which blocks of prompts each endpoint is believed to cache, forgotten least recently used first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+EVICTION_SHARE = 16
+"""One sixteenth of a full endpoint's blocks goes at once, which makes eviction cheap per block."""
+
+
+class EndpointBlocks:
+    """The blocks of one endpoint.
+
+    A chain is touched from its end, so that a block is always newer than the blocks that follow it. Eviction thus
+    takes ends of prompts first, as engines do, and whoever holds a block holds all blocks before it: the leading run
+    of a chain can be found by bisection.
+    """
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def leading_run(self, chain: Sequence[int]) -> int:
+        """How many blocks from the start of the chain are here."""
+        blocks = self._blocks
+        if not chain or chain[0] not in blocks:
+            return 0
+        low, high = 1, len(chain)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if chain[middle - 1] in blocks:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def touch(self, chain: Sequence[int], capacity: int) -> int:
+        """Make the chain the newest, of which at most `capacity` blocks are kept.
+
+        Returns:
+            How many blocks were evicted.
+        """
+        blocks = self._blocks
+        for block in reversed(chain[:capacity]):
+            blocks.pop(block, None)
+            blocks[block] = None
+        if len(blocks) <= capacity:
+            return 0
+        surplus = len(blocks) - capacity + capacity // EVICTION_SHARE
+        for block in list(islice(blocks, surplus)):
+            del blocks[block]
+        return surplus
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixIndexStats:
+    """The state of an index, without hashes."""
+
+    blocks: dict[str, int]
+    """By endpoint."""
+    evicted_total: int
+    """Blocks dropped because an endpoint was full."""
+
+
+class PrefixIndex:
+    """Blocks by endpoint. Memory is bounded by the number of endpoints times their capacity."""
+
+    def __init__(self) -> None:
+        self._endpoints: dict[str, EndpointBlocks] = {}
+        self._evicted_total = 0
+
+    def leading_runs(self, chain: Sequence[int], endpoints: Iterable[str]) -> list[int]:
+        """How many leading blocks of the chain each endpoint holds: O(log blocks) each, O(1) where it holds none."""
+        known = self._endpoints
+        return [0 if (held := known.get(key)) is None else held.leading_run(chain) for key in endpoints]
+
+    def add(self, chain: Sequence[int], endpoint: str, capacity: int) -> None:
+        """The endpoint now caches this chain; it holds at most `capacity` blocks."""
+        held = self._endpoints.get(endpoint)
+        if held is None:
+            held = self._endpoints[endpoint] = EndpointBlocks()
+        self._evicted_total += held.touch(chain, capacity)
+
+    def forget(self, endpoint: str) -> None:
+        """The endpoint is gone, or its cache is."""
+        self._endpoints.pop(endpoint, None)
+
+    def stats(self) -> PrefixIndexStats:
+        """Sizes now."""
+        return PrefixIndexStats({key: len(held) for key, held in self._endpoints.items()}, self._evicted_total)

@@ -1,0 +1,1 @@
+"""Scorers: how good each endpoint is, in [0, 1]."""
