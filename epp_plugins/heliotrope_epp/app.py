@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -20,6 +21,8 @@ from heliotrope.predict.output_length import OutputLengths
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer.folder import FolderSource
+from heliotrope_epp.datalayer.kubernetes.connection import Connection
+from heliotrope_epp.datalayer.kubernetes.source import KubernetesSource
 from heliotrope_epp.datalayer.resources import Resources, Source
 from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
 from heliotrope_epp.datalayer.signals import PolledSignals, PublishedSignals, SignalBook
@@ -30,6 +33,7 @@ from heliotrope_epp.director.director import Director
 from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
+from heliotrope_epp.plugins.datalayer import FileDiscoveryParameters
 from heliotrope_epp.plugins.installed import register_installed
 from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.settings import EppSettings
@@ -105,6 +109,22 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+class _Forgetting:
+    """Tells the pipeline whose cache is gone."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    def added(self, state: EndpointState) -> None:
+        """Nothing is cached there yet."""
+
+    def removed(self, key: str) -> None:
+        self._pipeline.forget(key)
+
+    def cache_lost(self, key: str) -> None:
+        self._pipeline.forget(key)
+
+
 class Picker:
     """The parts of one picker process, wired."""
 
@@ -139,7 +159,7 @@ class Picker:
         self._scrapes = config.metrics is not None
         self._scraper = Scraper(
             ScrapeSettings(interval_s=interval_s, path=path),
-            cache_lost=self._pipeline.forget,
+            cache_lost=self._store.cache_lost,
             clock=clock.monotonic,
             rng=random.Random(),
         )
@@ -176,7 +196,9 @@ class Picker:
         """
         s = self._settings
         await stack.enter_async_context(self._scraper)
-        self._store.listen(self)
+        if self._scrapes:
+            self._store.listen(self._scraper)
+        self._store.listen(_Forgetting(self._pipeline))
         stack.push_async_callback(self._signals.close)
         self._metrics_registry.register(
             StateCollector(
@@ -225,16 +247,6 @@ class Picker:
         """Apply whatever the source publishes, for ever."""
         await self._source.run(self._publish)
 
-    def added(self, state: EndpointState) -> None:
-        """A new endpoint: begin to read its metrics."""
-        if self._scrapes:
-            self._scraper.add(state)
-
-    def removed(self, key: str) -> None:
-        """An endpoint is gone."""
-        self._scraper.remove(key)
-        self._pipeline.forget(key)
-
     def _publish(self, resources: Resources) -> None:
         pool = None if self._settings.kubernetes is None else self._settings.kubernetes.pool
         before = self._store.world
@@ -262,19 +274,21 @@ class Picker:
     def _signals_changed(self, signals: Mapping[str, CarbonSignal]) -> None:
         self._store.set_signals(signals)
 
-    def _sources(self, discovery: Any) -> tuple[Source, SignalBook]:
+    def _sources(self, discovery: FileDiscoveryParameters | None) -> tuple[Source, SignalBook]:
         s = self._settings
         if (s.folder is None) == (s.kubernetes is None):
             raise InvalidInputError("", "give either a folder of resources or the name of an InferencePool")
         if s.kubernetes is not None:
-            from heliotrope_epp.datalayer.kubernetes.source import KubernetesSource
-
             return (
-                KubernetesSource(s.kubernetes.pool, kubeconfig=s.kubernetes.kubeconfig),
+                KubernetesSource(s.kubernetes.pool, Connection(kubeconfig=s.kubernetes.kubeconfig)),
                 PublishedSignals(self._signals_changed, clock=self._clock.unix),
             )
         assert s.folder is not None
-        source = FolderSource(s.folder, endpoints_file=None if discovery is None else discovery.path)
+        source = FolderSource(
+            s.folder,
+            endpoints_file=None if discovery is None else Path(discovery.path),
+            watch_endpoints=discovery is None or discovery.watch_file,
+        )
         return source, PolledSignals(self._signals_changed, folder=s.folder, clock=self._clock.unix)
 
     def _not_ready(self) -> str | None:
