@@ -122,9 +122,9 @@ class Exchange:
 
     async def _serve(self) -> None:
         shared = self._shared
+        first = await self._next()
         if shared.stats.open_streams > shared.limits.max_streams:
             raise _overloaded("streams", "too many requests in flight")
-        first = await self._next()
         modes = wire.modes(first)
         if unanswerable := await self._receive(first, modes):
             await self._pass_through(unanswerable, ResponseRelay(modes.response, shared.clock))

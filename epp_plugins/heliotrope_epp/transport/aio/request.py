@@ -133,7 +133,7 @@ class IncomingRequest:
         hint = self.metadata.get(SUBSET_NAMESPACE, {}).get(SUBSET_KEY)
         if hint is None:
             return None
-        parts = hint.split(",") if isinstance(hint, str) else hint
+        parts = hint.split(",") if isinstance(hint, str) else hint if isinstance(hint, list) else ()
         return tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
 
     def header(self, name: str) -> str | None:
