@@ -48,8 +48,10 @@ def parse(document: Mapping[str, Any], *, unknown_fields: Literal["forbid", "ign
     if kind not in KINDS:
         raise InvalidInputError("kind", f"is {kind!r}; must be one of {', '.join(KINDS)}")
     text = json.dumps(_without_nulls(document), default=_jsonable)
+    own_rule = None  # every type forbids unknown fields but metadata, which is the API server's business
+    extra = own_rule if unknown_fields == "forbid" else unknown_fields
     try:
-        return KINDS[kind].model_validate_json(text, strict=True, by_alias=True, by_name=False, extra=unknown_fields)
+        return KINDS[kind].model_validate_json(text, strict=True, by_alias=True, by_name=False, extra=extra)
     except ValidationError as error:
         raise _invalid_input(error.errors(include_url=False, include_input=True)) from None
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
-
-from heliotrope.api.v1alpha1 import KINDS
 from tests.support.resource_cases import Case, cases
 from tests.support.resource_documents import Document, full_documents
 from tests.support.resource_mutations import mutations
+
+from heliotrope.api.v1alpha1 import KINDS
 
 pytestmark = pytest.mark.controlplane
 

@@ -50,7 +50,7 @@ class PowerIntent(Struct):
 
 
 class NodePowerSpec(Struct):
-    """What the operator wants on the node. It holds while the operator renews the Lease `heliotrope-power`."""
+    """What the operator wants on the node."""
 
     enforcement: Enforcement = Enforcement.ADVISE
     """`Advise` lets the agent report only; `Enforce` lets it set clocks and watts."""
@@ -134,6 +134,6 @@ class NodePower(Resource):
 
     kind: Literal["NodePower"] = "NodePower"
     spec: NodePowerSpec = NodePowerSpec()
-    """What the operator wants."""
+    """What the operator wants. It holds while the operator renews the Lease `heliotrope-power` in its namespace."""
     status: NodePowerStatus | None = None
     """What the agent did."""

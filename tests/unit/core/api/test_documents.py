@@ -96,6 +96,14 @@ def test_fields_of_a_newer_api_are_refused_from_files_and_ignored_from_the_api_s
     assert parse(newer, unknown_fields="ignore") == parse(region_profile())
 
 
+def test_metadata_that_only_the_api_server_needs_is_ignored() -> None:
+    kept = {"managedFields": [{"manager": "kubectl"}], "finalizers": ["x"], "generation": 4}
+
+    profile = parse(changed(region_profile(), {f"metadata.{name}": value for name, value in kept.items()}))
+
+    assert profile.metadata.generation == 4
+
+
 @pytest.mark.parametrize(
     ("changes", "path", "problem"),
     [
