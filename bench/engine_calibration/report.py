@@ -17,6 +17,8 @@ CROSS_CHECKS = (
     ("llama-3.1-70b-h100-tp4", "H100", 4, "Llama-2-70b-hf", "vLLM", LLAMA_2_70B, H100_80GB),
 )
 
+STEP_BATCHES, STEP_LENGTH = (1.0, 64.0), 600.0
+
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """A Markdown table."""
@@ -56,6 +58,25 @@ def summary(calibrated: list[Calibrated]) -> str:
         "energy",
     )
     return table(header, rows)
+
+
+def steps(calibrated: list[Calibrated]) -> str:
+    """Decode steps of small and large batches."""
+    rows = []
+    for item in calibrated:
+        engine = item.profile
+        seconds = [engine.decode_seconds(batch, batch * STEP_LENGTH) for batch in STEP_BATCHES]
+        joules = [engine.decode_joules(batch, batch * STEP_LENGTH) for batch in STEP_BATCHES]
+        watts = [j / s / engine.tensor_parallel for j, s in zip(joules, seconds, strict=True)]
+        rows.append(
+            (
+                engine.name,
+                " / ".join(f"{1e3 * value:.1f}" for value in seconds) + " ms",
+                " / ".join(f"{value:.0f}" for value in watts) + " W",
+            )
+        )
+    batches = " / ".join(f"{batch:g}" for batch in STEP_BATCHES)
+    return table(("profile", f"decode step at batch {batches}, {STEP_LENGTH:g} tokens each", "power per GPU"), rows)
 
 
 def coefficients(item: Calibrated) -> str:
@@ -176,7 +197,14 @@ def sensitivity_table(item: Calibrated) -> str:
 def everything(calibrated: list[Calibrated]) -> str:
     """The whole report."""
     anchored = next(item for item in calibrated if item.profile.name == "llama-3.1-8b-a100-40gb")
-    parts = ["# Errors", summary(calibrated), "# Measurements that no fit has seen", cross_checks(calibrated)]
+    parts = [
+        "# Steps",
+        steps(calibrated),
+        "# Errors",
+        summary(calibrated),
+        "# Measurements that no fit has seen",
+        cross_checks(calibrated),
+    ]
     for item in calibrated:
         parts += [f"# {item.profile.name}", coefficients(item), residuals(item)]
         parts += [f"- {note}" for note in item.notes]

@@ -11,6 +11,7 @@ Array = NDArray[np.float64]
 Item = TypeVar("Item")
 
 _TOLERANCE = 1e-10
+_ROUNDS_PER_COLUMN = 10
 
 
 def nonnegative(matrix: Array, target: Array) -> Array:
@@ -27,7 +28,10 @@ def nonnegative(matrix: Array, target: Array) -> Array:
     x = np.zeros(columns)
     free = np.zeros(columns, dtype=bool)
     scale = _TOLERANCE * max(1.0, float(np.abs(matrix.T @ target).max(initial=0.0)))
-    while not free.all():
+    # Each round ends with a smaller residual, so rounds end; the bound is for a last bit that flips to and fro.
+    for _ in range(_ROUNDS_PER_COLUMN * columns):
+        if free.all():
+            break
         gradient = np.where(free, -np.inf, matrix.T @ (target - matrix @ x))
         candidate = int(np.argmax(gradient))
         if gradient[candidate] <= scale:

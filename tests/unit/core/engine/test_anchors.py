@@ -1,8 +1,8 @@
 """The paper's measured anchors: the A100 profile, fitted to other measurements, comes near them (§V-B)."""
 
 import pytest
-
 from bench.engine_calibration import anchors
+
 from heliotrope.engine import profiles
 
 
