@@ -11,7 +11,7 @@ from heliotrope_epp.datalayer.resources import PoolRef, Resources, Source
 from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
 from heliotrope_epp.datalayer.signals import Changed, SignalBook
 from heliotrope_epp.datalayer.store import EndpointStore
-from heliotrope_epp.datalayer.world import resolve
+from heliotrope_epp.datalayer.world import World, resolve
 
 _log = logging.getLogger(__name__)
 
@@ -31,8 +31,10 @@ class DataLayer:
         clock: Clock,
         rng: random.Random | None = None,
     ) -> None:
-        """`signals` builds the book of signals around the function that takes them, for instance `PublishedSignals`;
-        for `pool` and `profiles` see `resolve`.
+        """Build on a store.
+
+        For `pool` and `profiles` see `resolve`. `signals` is given the function that takes the signals and returns
+        their book: `PublishedSignals`, for instance.
         """
         self._source = source
         self._store = store
@@ -65,19 +67,11 @@ class DataLayer:
         book = self._signals(store.set_signals)
 
         def publish(resources: Resources) -> None:
-            before = store.world.problems
+            before = store.world
             world = resolve(resources, self._pool, self._profiles)
             store.apply(world)
             book.update(world.regions.values())
-            for problem in world.problems:
-                if problem not in before and problem not in resources.problems:
-                    _log.warning("%s", problem)
-            _log.info(
-                "%d endpoints, policy %s, %d regions",
-                len(world.endpoints),
-                world.policy.name if world.policy is not None else "none",
-                len(world.regions),
-            )
+            _log_changes(before, world, resources, first=not self.ready.is_set())
             self.ready.set()
 
         async with Scraper(
@@ -88,3 +82,17 @@ class DataLayer:
                 await self._source.run(publish)
             finally:
                 await book.close()
+
+
+def _log_changes(before: World, now: World, resources: Resources, *, first: bool) -> None:
+    """What a person at the log wants to know; the source has told of its own problems."""
+    for problem in now.problems:
+        if problem not in before.problems and problem not in resources.problems:
+            _log.warning("%s", problem)
+    if first or _summary(before) != _summary(now):
+        _log.info("%s", _summary(now))
+
+
+def _summary(world: World) -> str:
+    policy = "no policy" if world.policy is None else f"policy {world.policy.name}"
+    return f"{len(world.endpoints)} endpoints, {len(world.regions)} regions, {policy}"
