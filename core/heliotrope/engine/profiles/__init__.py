@@ -1,4 +1,4 @@
-"""The engine profiles that ship: one JSON file each, written by `heliotrope.engine.calibration`."""
+"""The engine profiles that ship: one JSON file each, written by bench/calibrate_engines.py."""
 
 import json
 from importlib import resources

@@ -31,7 +31,7 @@ def coefficients(model: EngineModel) -> np.ndarray:
 
 
 @given(batch=st.integers(1, 64), prompt=st.integers(1, 3000), output=st.integers(2, 60))
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_a_generation_is_the_sum_of_its_steps(model: EngineModel, batch: int, prompt: int, output: int) -> None:
     budget = 8192
     work = generation_work(batch, prompt, output, budget)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliotrope.engine import profiles
@@ -61,6 +61,7 @@ def test_clocks_are_clamped_to_the_device(model: EngineModel) -> None:
     assert model.at_clock(1).clock_mhz == 200
 
 
+@settings(deadline=None)
 @given(first=st.integers(200, 1000), second=st.integers(200, 1000))
 def test_the_way_to_a_clock_does_not_matter(model: EngineModel, first: int, second: int) -> None:
     direct, detour = model.at_clock(second), model.at_clock(first).at_clock(second)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
@@ -12,6 +12,7 @@ from heliotrope.engine import leastsquares
 from heliotrope.engine.leastsquares import Array, Prior
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(8, 30), columns=st.integers(1, 8))
 def test_the_solver_finds_what_scipy_finds(seed: int, rows: int, columns: int) -> None:
     random = np.random.default_rng(seed)

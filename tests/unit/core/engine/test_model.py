@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliotrope.engine import profiles
@@ -58,12 +58,14 @@ def test_decode_of_nobody_takes_and_draws_nothing(model: EngineModel) -> None:
     assert model.decode_joules(0.0, 100.0) == 0.0
 
 
+@settings(deadline=None)
 @given(engine=shipped, n=tokens, extra=more)
 def test_prefill_grows_with_tokens(engine: EngineModel, n: float, extra: float) -> None:
     assert engine.prefill_seconds(n + extra) > engine.prefill_seconds(n)
     assert engine.prefill_joules(n + extra) > engine.prefill_joules(n)
 
 
+@settings(deadline=None)
 @given(engine=shipped, batch=batches, length=lengths, extra=more)
 def test_decode_grows_with_the_batch_and_with_what_it_caches(
     engine: EngineModel, batch: float, length: float, extra: float
@@ -73,12 +75,14 @@ def test_decode_grows_with_the_batch_and_with_what_it_caches(
         assert cost(batch, batch * length + extra) > cost(batch, batch * length)
 
 
+@settings(deadline=None)
 @given(engine=shipped, batch=batches, length=lengths)
 def test_a_token_of_a_larger_batch_costs_less(engine: EngineModel, batch: float, length: float) -> None:
     small = engine.decode_joules(batch, batch * length) / batch
     assert engine.decode_joules(2 * batch, 2 * batch * length) / (2 * batch) < small
 
 
+@settings(deadline=None)
 @given(engine=shipped, values=st.lists(st.tuples(tokens, batches, lengths), min_size=1, max_size=8))
 def test_arrays_give_what_numbers_give(engine: EngineModel, values: list[tuple[float, float, float]]) -> None:
     n, batch, length = np.array([*values, (0.0, 0.0, 0.0)]).T
