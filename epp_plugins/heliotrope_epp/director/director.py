@@ -87,8 +87,10 @@ class Director:
         self._inflight -= 1
         ctx.state.inflight.remove(ctx.dispatch)
         usage = openai.usage_of(report.tail) if report.complete and report.status == 200 else None
-        if usage is not None and ctx.request is not None:
-            self._output_lengths.observe(ctx.request.model, usage.completion_tokens)
+        if ctx.request is not None:
+            tokens = None if usage is None else usage.completion_tokens
+            now_s = self._clock.monotonic()
+            self._output_lengths.ended(ctx.request.model, ctx.dispatch.dispatched_s, now_s, tokens)
         self._metrics.finished(ctx.request, ctx.region, report, usage)
 
     def _awake(self, states: Sequence[EndpointState]) -> list[EndpointState]:
@@ -103,7 +105,7 @@ class Director:
 
     def _schedule(self, request: Request, states: Sequence[EndpointState], started_s: float) -> None:
         try:
-            llm_request = self._parsed(request)
+            llm_request = self._parsed(request, started_s)
         except InvalidInputError as error:
             self._reject(request, errors.bad_request(str(error)))
             return
@@ -135,9 +137,11 @@ class Director:
             return False
         self._inflight += 1
         ctx.state.inflight.add(ctx.dispatch, prefill_seconds)
+        if ctx.request is not None:
+            self._output_lengths.started(ctx.request.model, ctx.dispatch.dispatched_s)
         return True
 
-    def _parsed(self, request: Request) -> LlmRequest:
+    def _parsed(self, request: Request, now_s: float) -> LlmRequest:
         body = openai.parse(request.path, request.body)
         return LlmRequest(
             request_id=request.header(REQUEST_ID_HEADER) or "",
@@ -146,7 +150,7 @@ class Director:
             prompt=body.prompt,
             prompt_tokens=body.prompt_tokens,
             max_output_tokens=body.max_output_tokens,
-            expected_output_tokens=self._output_lengths.expected_tokens(body.model, body.max_output_tokens),
+            expected_output_tokens=self._output_lengths.expected_tokens(body.model, body.max_output_tokens, now_s),
             streaming=body.streaming,
             cache_salt=body.cache_salt,
             ttft_slo_seconds=_slo_seconds(request, TTFT_SLO_HEADERS),

@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,9 @@ def run_demo(scenario: Scenario, output: Path, arms: Sequence[ArmName], console:
             folder = output / name.value
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            states.append(runner.run(_shown(name, scenario, planned, folder, console)))
+            state = runner.run(_shown(name, scenario, planned, folder, console))
+            states.append(state)
+            write_requests(state, folder / "requests.jsonl")
     result = summary(states, scenario, capacity)
     summary_path, report_path = output / "summary.json", output / "report.html"
     summary_path.write_text(json.dumps(result, indent=2) + "\n")
@@ -75,6 +77,15 @@ def planned_requests(scenario: Scenario) -> tuple[list[PlannedRequest], float]:
     )
     planned = plan(requests, model=scenario.model, stream_share=scenario.stream_share, seed=scenario.seed)
     return planned, capacity
+
+
+def write_requests(state: ArmState, path: Path) -> None:
+    """One JSON object a line: what the client saw of each request, with the picker's explanation if there is one."""
+    explained = {decision["request_id"]: decision for decision in state.decisions}
+    with path.open("w") as file:
+        for result in state.results:
+            row = {**asdict(result), "region": state.region_of(result), "decision": explained.get(result.request_id)}
+            file.write(json.dumps(row) + "\n")
 
 
 async def _shown(
