@@ -99,8 +99,9 @@ class AdminApi:
 
     def _state(self) -> dict[str, Any]:
         driver, engine = self._driver, self._driver.engine
-        now_ns, did = driver.meter_ns(), engine.counters
-        busy, idle, asleep = engine.energy.split(now_ns)
+        now_ns, did = driver.clock.now_ns(), engine.counters
+        meter_ns = driver.meter_ns(now_ns)
+        busy, idle, asleep = engine.energy.split(meter_ns)
         return {
             "name": driver.config.name,
             "region": driver.config.region,
@@ -109,7 +110,7 @@ class AdminApi:
             "accelerator": engine.model.accelerator,
             "tensor_parallel": engine.model.tensor_parallel,
             "time_scale": driver.config.time_scale,
-            "engine_seconds": seconds(driver.clock.now_ns()),
+            "engine_seconds": seconds(now_ns),
             "lateness_seconds": driver.metrics.lateness_seconds,
             "sm_clock_mhz": engine.model.clock_mhz,
             "sleep_level": engine.sleep_level,
@@ -138,5 +139,5 @@ class AdminApi:
                 "asleep": joules(asleep),
                 "host": joules(engine.energy.host_picojoules(now_ns)),
             },
-            "watts": engine.energy.watts(now_ns),
+            "watts": engine.energy.watts(meter_ns),
         }

@@ -38,8 +38,8 @@ def prompt_key(prompt: Tokens, seed: int, request_seed: int | None) -> int:
 
 def draw_length(key: int, distribution: OutputLength) -> int:
     """The length in tokens, end of sequence included, at which the model would stop by itself."""
-    # The middle of one of 2^53 equal parts of (0, 1), so that neither end can be drawn.
-    uniform = ((key >> 11) + 0.5) / (1 << 53)
+    # The middle of one of 2^52 equal parts of (0, 1), so that neither end can be drawn.
+    uniform = ((key >> 12) + 0.5) / (1 << 52)
     z = NormalDist().inv_cdf(uniform)
     return max(1, round(distribution.median_tokens * math.exp(distribution.sigma * z)))
 

@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 import itertools
+import json
 import time
 import uuid
+from functools import partial
 from http import HTTPStatus
 
 from aiohttp import HttpVersion11, web
@@ -102,7 +104,7 @@ class OpenAIApi:
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """The Prometheus page."""
-        page = self._driver.metrics.page(self._driver.meter_ns())
+        page = self._driver.metrics.page(self._driver.meter_ns(self._driver.clock.now_ns()))
         return web.Response(body=page.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     def _check_model(self, model: str | None) -> None:
@@ -186,7 +188,11 @@ class OpenAIApi:
             generation.usage(),
             chat=chat,
         )
-        return web.json_response(body, headers={ENGINE_HEADER: self._driver.config.name})
+        return web.json_response(
+            body,
+            dumps=partial(json.dumps, separators=(",", ":")),
+            headers={ENGINE_HEADER: self._driver.config.name},
+        )
 
     async def _stream(self, request: web.Request, generation: Generation) -> web.StreamResponse:
         response = web.StreamResponse(

@@ -105,26 +105,25 @@ class EngineDriver:
 
     def sleep(self, level: SleepLevel) -> None:
         """Put the engine to sleep; what is in flight is dropped."""
-        for sequence in self.engine.sleep(level, self.clock.now_ns()):
+        for sequence in self.engine.sleep(level, self.meter_ns(self.clock.now_ns())):
             generation = self._generations.pop(sequence.request.request_id)
             generation.drop()
             self._record(generation)
 
     def wake_up(self) -> None:
         """Wake the engine."""
-        self.engine.wake(self.clock.now_ns())
+        self.engine.wake(self.meter_ns(self.clock.now_ns()))
         self._wake.set()
 
     def set_clock(self, mhz: int) -> int:
         """Set the SM clock; returns it as clamped to the device's range."""
-        return self.engine.set_clock(mhz, self.clock.now_ns())
+        return self.engine.set_clock(mhz, self.meter_ns(self.clock.now_ns()))
 
-    def meter_ns(self) -> int:
-        """The time for reading the energy meter.
+    def meter_ns(self, now_ns: int) -> int:
+        """The time at which to read or switch the energy meter now.
 
         A busy engine that is late stands still until it catches up: the time in between is not idle.
         """
-        now_ns = self.clock.now_ns()
         engine = self.engine
         busy = engine.num_running or (engine.num_waiting and engine.sleep_level is None)
         return min(now_ns, engine.energy.settled_ns) if busy else now_ns
@@ -152,11 +151,12 @@ class EngineDriver:
                     await self._wake.wait()
                 now_ns = max(self.clock.now_ns(), self.engine.energy.settled_ns)
                 continue
-            now_ns = result.end_ns
-            await asyncio.sleep(max(0.0, self.clock.wall_seconds_until(now_ns)))
-            lateness = -self.clock.wall_seconds_until(now_ns)
+            await asyncio.sleep(max(0.0, self.clock.wall_seconds_until(result.end_ns)))
+            lateness = -self.clock.wall_seconds_until(result.end_ns)
             self._deliver(result)
             self.metrics.step_done(result, lateness)
+            # It may have slept and woken since the step's end.
+            now_ns = max(result.end_ns, self.engine.energy.settled_ns)
 
     def _deliver(self, result: StepResult) -> None:
         now_ns, metrics = result.end_ns, self.metrics

@@ -64,10 +64,9 @@ class Page:
         self._lines: list[str] = []
 
     def family(self, name: str, kind: str, help_text: str, samples: Iterable[tuple[str, float]]) -> None:
-        """A counter or gauge: (label text, value) per sample. A counter's name gets `_total` if it lacks it."""
-        sample_name = f"{name}_total" if kind == "counter" and not name.endswith(("_total", "_CONSUMPTION")) else name
-        self._lines += (f"# HELP {sample_name} {help_text}", f"# TYPE {sample_name} {kind}")
-        self._lines += (f"{sample_name}{{{label_text}}} {number(value)}" for label_text, value in samples)
+        """A counter or gauge: (label text, value) per sample."""
+        self._lines += (f"# HELP {name} {help_text}", f"# TYPE {name} {kind}")
+        self._lines += (f"{name}{{{label_text}}} {number(value)}" for label_text, value in samples)
 
     def histogram(self, name: str, help_text: str, label_text: str, histogram: Histogram) -> None:
         """A histogram."""

@@ -9,6 +9,7 @@ from heliotrope_sim.emulator.sse import ChunkWriter, Identity, usage
 from heliotrope_sim.engine import Request, Sequence
 
 ABORTED = "abort"
+UNREAD_BYTES_LIMIT = 1024 * 1024
 
 
 @dataclass(eq=False, slots=True)
@@ -27,6 +28,8 @@ class Generation:
     """None: the answer is sent whole."""
     cut_after_tokens: int | None = None
     """Break the connection after so many tokens (an injected fault)."""
+    unread: bool = False
+    """Its connection was broken off because the client did not read."""
     sequence: Sequence | None = None
     delivered: int = 0
     last_token_ns: int = 0
@@ -45,6 +48,9 @@ class Generation:
             if last:
                 data += self.chunks.closing(self.usage())
             self.transport.write(data)
+            if self.transport.get_write_buffer_size() > UNREAD_BYTES_LIMIT:
+                self.unread = True
+                self.transport.abort()
         if self.delivered == self.cut_after_tokens:
             self.transport.close()
         if last:

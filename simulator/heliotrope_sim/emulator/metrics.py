@@ -53,6 +53,8 @@ class EngineMetrics:
         self.cached_prompt_tokens = 0
         self.generation_tokens = 0
         self.rejections = 0
+        self.slow_readers = 0
+        """Streams broken off because their client did not read."""
         self.finished = dict.fromkeys(_FINISH_REASONS, 0)
         self.iteration_tokens = Histogram(_ITERATION_TOKENS)
         self.time_to_first_token = Histogram(_TIME_TO_FIRST_TOKEN)
@@ -93,6 +95,7 @@ class EngineMetrics:
     def request_done(self, generation: Generation) -> None:
         """Count a request at its end, whatever the end."""
         self.finished[generation.finish_reason or "error"] += 1
+        self.slow_readers += generation.unread
         sequence = generation.sequence
         if generation.finish_reason == "abort" or sequence is None:
             return
@@ -159,7 +162,7 @@ class EngineMetrics:
         common, did = self._labels, self._engine.counters
 
         def counter(name: str, help_text: str, samples: Iterable[tuple[str, float]]) -> None:
-            page.family(f"vllm:{name}", "counter", help_text, samples)
+            page.family(f"vllm:{name}_total", "counter", help_text, samples)
 
         def by(label: str, values: Iterable[tuple[str, int]]) -> list[tuple[str, float]]:
             return [(f'{common},{label}="{value}"', count) for value, count in values]
@@ -269,7 +272,7 @@ class EngineMetrics:
         energy, common = self._engine.energy, self._labels
         busy, idle, asleep = energy.split(now_ns)
         page.family(
-            "heliotrope_emulator_energy_joules",
+            "heliotrope_emulator_energy_joules_total",
             "counter",
             "Energy of all accelerators by what the engine was doing.",
             [
@@ -278,10 +281,16 @@ class EngineMetrics:
             ],
         )
         page.family(
-            "heliotrope_emulator_host_energy_joules",
+            "heliotrope_emulator_host_energy_joules_total",
             "counter",
             "Energy of the engine's share of its host; in no GPU counter.",
             [(common, joules(energy.host_picojoules(now_ns)))],
+        )
+        page.family(
+            "heliotrope_emulator_slow_readers_total",
+            "counter",
+            "Streams broken off because their client did not read.",
+            [(common, self.slow_readers)],
         )
         page.family(
             "heliotrope_emulator_lateness_seconds",

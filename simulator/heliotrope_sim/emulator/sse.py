@@ -38,8 +38,9 @@ class ChunkWriter:
         self._answer = answer
         self._chat = chat
         self._include_usage = include_usage
-        marker = "\x00"
-        before, after = self._event(self._choice(marker, None)).split(json.dumps(marker)[1:-1].encode())
+        marker = "@"
+        # The text is the last thing in a chunk that could hold the marker.
+        before, _, after = self._event(self._choice(marker, None)).rpartition(marker.encode())
         # Every token but the last has text of the same length, so the frame's length is known too.
         length = len(before) + BYTES_PER_TOKEN + len(after)
         self._head = b"%x\r\n" % length + before
