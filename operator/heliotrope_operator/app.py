@@ -1,0 +1,244 @@
+"""Puts the operator together and runs it until it is told to stop."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import kopf
+import uvloop
+from prometheus_client import CollectorRegistry, start_http_server
+
+from heliotrope.api.v1alpha1 import RegionProfile
+from heliotrope_operator.cluster import Cluster, ScaleTarget
+from heliotrope_operator.controllers.policies import PolicyController
+from heliotrope_operator.controllers.pools import PoolController
+from heliotrope_operator.controllers.regions import RegionController
+from heliotrope_operator.controllers.variants import VariantController
+from heliotrope_operator.errors import UnavailableError
+from heliotrope_operator.kube import Kube
+from heliotrope_operator.leadership import Leadership
+from heliotrope_operator.metrics import Metrics, RegionCollector
+from heliotrope_operator.reconciler import Controller, Reconciler
+from heliotrope_operator.recorder import Recorder
+from heliotrope_operator.resources import Key, Kind, ResourceType
+from heliotrope_operator.resync import Resync
+from heliotrope_operator.scales import Scales
+from heliotrope_operator.settings import OperatorSettings
+from heliotrope_operator.signals import Signals
+from heliotrope_operator.watching import kopf_registry, kopf_settings
+from heliotrope_operator.workqueue import Backoff, WorkQueue
+from heliotrope_operator.writer import Writer
+
+_log = logging.getLogger(__name__)
+
+EXIT_STOPPED = 0
+EXIT_FAILED = 1
+
+
+def run(settings: OperatorSettings) -> int:
+    """Run until SIGTERM or SIGINT, or until something fails that only a new start can mend.
+
+    Returns:
+        The exit status: 0 when stopped, 1 after a failure, which the log tells.
+    """
+    return uvloop.run(operate(settings))
+
+
+async def operate(settings: OperatorSettings, stop: asyncio.Event | None = None) -> int:
+    """The same within a running loop; `stop` ends it as a signal does."""
+    stop = stop or asyncio.Event()
+    if threading.current_thread() is threading.main_thread():
+        # Kopf installs its own handlers once it runs; until then, waiting for the API server must end too.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    metrics = Metrics(CollectorRegistry())
+    server, thread = start_http_server(settings.metrics_port, settings.host, registry=metrics.registry)
+    try:
+        kube = await _connect(settings, metrics, stop)
+        if kube is None:
+            return EXIT_STOPPED
+        try:
+            return await _Operator(settings, kube, metrics).run(stop)
+        finally:
+            await kube.close()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def _connect(settings: OperatorSettings, metrics: Metrics, stop: asyncio.Event) -> Kube | None:
+    """Wait for the API server; None if told to stop first."""
+    failures, rng, backoff = 0, random.Random(), Backoff(0.5, 15.0)
+    while not stop.is_set():
+        try:
+            kube = await Kube.connect(settings.kubeconfig, metrics)
+        except UnavailableError as error:
+            failures += 1
+            delay_s = backoff.delay_s(failures, rng)
+            _log.warning("%s; again in %.1f s", error, delay_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await stop.wait()
+        else:
+            _log.info("connected to %s", kube.server)
+            return kube
+    return None
+
+
+class _Operator:
+    """The parts and what connects them."""
+
+    def __init__(self, settings: OperatorSettings, kube: Kube, metrics: Metrics) -> None:
+        self._settings = settings
+        self._kube = kube
+        self._metrics = metrics
+        self._cluster = Cluster()
+        self._leadership = Leadership(
+            kube,
+            metrics,
+            namespace=settings.namespace,
+            identity=settings.identity,
+            settings=settings.lease,
+            unix_clock=time.time,
+        )
+        self._queue: WorkQueue[Key] = WorkQueue(capacity=settings.queue_capacity, on_drop=self._dropped)
+        self._resync = Resync(
+            kube,
+            self._cluster,
+            metrics,
+            namespaces=settings.namespaces,
+            interval_s=settings.resync_s,
+            enqueue=self._queue.add_all,
+        )
+        self._reconciler = Reconciler(self._queue, self._controllers(), self._leadership, metrics)
+        metrics.registry.register(RegionCollector(self._regions, time.time))
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Run until stopped or until a part ends by itself."""
+        listed = asyncio.Event()
+        # Kopf ends every task that was made after its own; so ours come first.
+        workers = [_start(self._reconciler.work(), f"worker {n}") for n in range(self._settings.workers)]
+        helpers = [
+            _start(self._reconciler.keep_beating(), "heartbeat"),
+            _start(self._resync.run(listed.set), "resync"),
+            _start(self._lead(listed), "leadership"),
+        ]
+        watching = _start(self._watch(stop), "watching")
+        stopped = _start(stop.wait(), "stop")
+        await asyncio.wait({watching, stopped, *workers, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+        failed = _failures([watching, *workers, *helpers])
+        stop.set()
+        await asyncio.wait({watching})
+        failed = failed or _failures([watching])
+        await self._reconciler.drain(workers, self._settings.drain_s)
+        for task in (*workers, *helpers, stopped):
+            task.cancel()
+        await asyncio.gather(*workers, *helpers, stopped, return_exceptions=True)
+        await self._leadership.release()
+        _log.info("stopped")
+        return EXIT_FAILED if failed else EXIT_STOPPED
+
+    def _controllers(self) -> dict[Kind, Controller]:
+        settings, cluster, clock = self._settings, self._cluster, time.time
+        recorder = Recorder(self._kube, self._metrics, instance=settings.identity, unix_clock=clock)
+        writer = Writer(
+            self._kube,
+            cluster,
+            recorder,
+            self._leadership,
+            self._metrics,
+            refresh_s=settings.status_refresh_s,
+            enqueue=self._queue.add_all,
+        )
+        signals = Signals(
+            self._kube, self._metrics, namespace=settings.namespace, folder=settings.folder, unix_clock=clock
+        )
+        scales = Scales(self._kube)
+        return {
+            Kind.REGION_PROFILE: RegionController(cluster, signals, writer, unix_clock=clock),
+            Kind.CARBON_POLICY: PolicyController(cluster, writer, unix_clock=clock),
+            Kind.WORKLOAD_VARIANT: VariantController(
+                cluster, scales, writer, poll_s=settings.scale_poll_s, unix_clock=clock
+            ),
+            Kind.INFERENCE_POOL: PoolController(cluster, writer),
+        }
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        settings = self._settings
+        registry = kopf_registry(
+            login=self._kube.connection_info,
+            on_object=self._on_object,
+            on_target=self._on_target,
+            on_failure=self._on_failure,
+            stalled=self._stalled,
+        )
+        await kopf.operator(
+            registry=registry,
+            settings=kopf_settings(),
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            liveness_endpoint=f"http://{settings.host}:{settings.health_port}/healthz",
+            stop_flag=stop,
+        )
+
+    async def _lead(self, listed: asyncio.Event) -> None:
+        """Write nothing before everything is known once."""
+        await listed.wait()
+        await self._leadership.run(lambda: self._queue.add_all(self._cluster.keys()))
+
+    def _on_object(self, kind: Kind, change: str | None, document: Mapping[str, Any]) -> None:
+        metadata = document["metadata"]
+        if change == "DELETED":
+            key = Key(kind, metadata.get("namespace", ""), metadata["name"])
+            self._queue.add_all(self._cluster.forget(key, metadata.get("uid")))
+            return
+        self._queue.add_all(self._cluster.observe(kind, document))
+        if change is None:
+            self._resync.request()  # a list was made anew, so deletions may have been missed before it
+
+    def _on_target(self, resource: ResourceType, _: str | None, document: Mapping[str, Any]) -> None:
+        metadata = document["metadata"]
+        target = ScaleTarget(metadata["namespace"], resource.group, resource.kind, metadata["name"])
+        self._queue.add_all(self._cluster.variants.by("target", target))
+
+    def _on_failure(self, kind: str, error: Exception) -> None:
+        _log.error("an event of a %s could not be taken in; a resync follows", kind, exc_info=error)
+        self._metrics.event_failures.labels(kind).inc()
+        self._resync.request()
+
+    def _dropped(self) -> None:
+        self._metrics.dropped.inc()
+        self._resync.request()
+
+    def _stalled(self) -> str | None:
+        silent_s = self._reconciler.silent_s
+        if silent_s <= self._settings.stalled_after_s:
+            return None
+        return f"nothing was reconciled for {silent_s:.0f} s"
+
+    def _regions(self) -> list[RegionProfile]:
+        return self._cluster.regions.values()
+
+
+def _start(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    return asyncio.create_task(work, name=name)
+
+
+def _failures(tasks: list[asyncio.Task[Any]]) -> bool:
+    """Whether a part failed; parts that end by themselves have a defect, except the one that watches."""
+    failed = False
+    for task in tasks:
+        if not task.done() or task.cancelled():
+            continue
+        if (error := task.exception()) is not None:
+            _log.error("%s failed; a new start is needed", task.get_name(), exc_info=error)
+            failed = True
+    return failed

@@ -1,0 +1,1 @@
+"""One module per kind: a pure function from what is known to the status, and the reconciler around it."""

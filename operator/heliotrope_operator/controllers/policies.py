@@ -1,0 +1,234 @@
+"""CarbonPolicy: whether it holds at its pools, whether it acts, and whether carbon counts in its decisions."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from heliotrope.api.v1alpha1 import CarbonPolicy
+from heliotrope.api.v1alpha1.carbonpolicy import (
+    CONTROLLER_NAME,
+    AncestorRef,
+    CarbonPolicyStatus,
+    PolicyAncestorStatus,
+    PolicyReason,
+    TargetRef,
+)
+from heliotrope.api.v1alpha1.common import Condition, ConditionStatus, Enforcement
+from heliotrope.api.v1alpha1.regionprofile import Freshness, Signal
+from heliotrope_operator.cluster import Cluster, Pool, pool_key, region_key
+from heliotrope_operator.conditions import ConditionType, Finding, Transition, settle, transitions
+from heliotrope_operator.controllers.unreadable import report
+from heliotrope_operator.resources import Key, Kind
+from heliotrope_operator.writer import Writer
+
+MAX_ANCESTORS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target of a policy as it stands."""
+
+    name: str
+    exists: bool
+    served: bool
+    """Whether the API server serves InferencePools at all."""
+    winner: str | None
+    """`namespace/name` of the policy that holds there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One region that the policy's requests may go to."""
+
+    name: str
+    signal: Signal | None
+    """None: there is no such RegionProfile."""
+    freshness: Freshness
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFacts:
+    """What a policy's status depends on beside the policy."""
+
+    targets: tuple[Target, ...]
+    regions: tuple[Region, ...]
+
+
+class PolicyController:
+    """Writes what became of each policy. Everything it needs is known already, so it asks the server nothing."""
+
+    def __init__(self, cluster: Cluster, writer: Writer, *, unix_clock: Callable[[], float]) -> None:
+        self._cluster = cluster
+        self._writer = writer
+        self._unix_clock = unix_clock
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring the status up to date; see `RegionController.reconcile`."""
+        now = datetime.fromtimestamp(int(self._unix_clock()), UTC)
+        policy = self._cluster.policies.get(key)
+        if policy is None:
+            unreadable = self._cluster.unreadable.get(key)
+            if unreadable is not None:
+                return await report(self._writer, key, unreadable, ConditionType.ACCEPTED, now)
+            self._writer.forget(key)
+            return None
+        status = policy_status(policy, policy_facts(self._cluster, key, policy), now)
+        return await self._writer.status(
+            key, policy.metadata, policy.status, status, policy_transitions(policy.status, status)
+        )
+
+
+def policy_facts(cluster: Cluster, key: Key, policy: CarbonPolicy) -> PolicyFacts:
+    """What is known of the policy's pools, rivals and regions."""
+    pools = [pool_key(key.namespace, ref.name) for ref in policy.spec.target_refs]
+    served = cluster.served.get(Kind.INFERENCE_POOL, True)
+    targets = tuple(
+        Target(pool.name, cluster.pools.get(pool) is not None, served, policy_name(cluster.winner(pool)))
+        for pool in pools
+    )
+    held = [found for pool in pools if (found := cluster.pools.get(pool)) is not None]
+    return PolicyFacts(targets, _regions(cluster, key.namespace, held, policy.spec.placement.allowed_regions))
+
+
+def _regions(
+    cluster: Cluster, namespace: str, pools: Sequence[Pool], allowed: Sequence[str] | None
+) -> tuple[Region, ...]:
+    """Regions of the variants whose pods can be in one of the pools."""
+    names = set()
+    for key in cluster.variants.by("namespace", namespace):
+        variant = cluster.variants.get(key)
+        if variant is None or variant.spec.region_ref is None:
+            continue
+        if any(pool.may_hold(variant.spec.endpoint_selector.match_labels) for pool in pools):
+            names.add(variant.spec.region_ref.name)
+    regions = []
+    for name in sorted(names if allowed is None else names.intersection(allowed)):
+        profile = cluster.regions.get(region_key(name))
+        status = None if profile is None else profile.status
+        freshness = Freshness.ABSENT if status is None or status.freshness is None else status.freshness
+        regions.append(Region(name, None if profile is None else profile.spec.signal, freshness))
+    return tuple(regions)
+
+
+def policy_name(policy: CarbonPolicy | None) -> str | None:
+    """`namespace/name`."""
+    return None if policy is None else f"{policy.metadata.namespace}/{policy.metadata.name}"
+
+
+def policy_status(policy: CarbonPolicy, facts: PolicyFacts, now: datetime) -> CarbonPolicyStatus:
+    """The status of a policy. Entries of other controllers stay as they are."""
+    previous = policy.status
+    generation = policy.metadata.generation
+    own = {
+        entry.ancestor_ref.name: entry.conditions
+        for entry in (() if previous is None else previous.ancestors)
+        if entry.controller_name == CONTROLLER_NAME
+    }
+    others = tuple(
+        entry for entry in (() if previous is None else previous.ancestors) if entry.controller_name != CONTROLLER_NAME
+    )
+    findings = {target.name: _accepted_at(policy, target) for target in facts.targets}
+    ancestors = tuple(
+        _ancestor(policy, ref, settle(own.get(ref.name, ()), [findings[ref.name]], generation, now))
+        for ref in policy.spec.target_refs
+    )
+    accepted = [name for name, finding in findings.items() if finding.status is ConditionStatus.TRUE]
+    return CarbonPolicyStatus(
+        observed_generation=generation,
+        ancestors=(*ancestors[: MAX_ANCESTORS - len(others)], *others),
+        conditions=settle(
+            () if previous is None else previous.conditions,
+            [_accepted(findings, accepted), _enforced(policy, accepted), _signals_fresh(facts.regions)],
+            generation,
+            now,
+        ),
+        demand_response=None if previous is None else previous.demand_response,
+    )
+
+
+def policy_transitions(before: CarbonPolicyStatus | None, after: CarbonPolicyStatus) -> list[Transition]:
+    """What to tell: `Accepted` for each pool, the other conditions once."""
+    known = {
+        (entry.controller_name, entry.ancestor_ref.name): entry.conditions
+        for entry in (() if before is None else before.ancestors)
+    }
+    changes = []
+    for entry in after.ancestors:
+        if entry.controller_name == CONTROLLER_NAME:
+            name = entry.ancestor_ref.name
+            conditions = known.get((entry.controller_name, name), ())
+            changes.extend(transitions(conditions, entry.conditions, f"InferencePool {name}"))
+    changes.extend(
+        transitions(
+            () if before is None else before.conditions,
+            [each for each in after.conditions if each.type != ConditionType.ACCEPTED],
+        )
+    )
+    return changes
+
+
+def _ancestor(policy: CarbonPolicy, ref: TargetRef, conditions: tuple[Condition, ...]) -> PolicyAncestorStatus:
+    reference = AncestorRef(group=ref.group, kind=ref.kind, namespace=policy.metadata.namespace, name=ref.name)
+    return PolicyAncestorStatus(ancestor_ref=reference, controller_name=CONTROLLER_NAME, conditions=conditions)
+
+
+def _accepted_at(policy: CarbonPolicy, target: Target) -> Finding:
+    kind = ConditionType.ACCEPTED
+    if not target.served:
+        message = "this cluster has no InferencePools: install the CRDs of the Gateway API Inference Extension"
+        return Finding(kind, ConditionStatus.FALSE, PolicyReason.TARGET_NOT_FOUND.value, message)
+    if not target.exists:
+        message = f"there is no InferencePool {policy.metadata.namespace}/{target.name}"
+        return Finding(kind, ConditionStatus.FALSE, PolicyReason.TARGET_NOT_FOUND.value, message)
+    if target.winner != policy_name(policy):
+        message = f"the older CarbonPolicy {target.winner} holds on InferencePool {target.name}"
+        return Finding(kind, ConditionStatus.FALSE, PolicyReason.CONFLICTED.value, message)
+    return Finding(kind, ConditionStatus.TRUE, PolicyReason.ACCEPTED.value, f"holds on InferencePool {target.name}")
+
+
+def _accepted(findings: dict[str, Finding], accepted: Sequence[str]) -> Finding:
+    """Over all targets; one that fails speaks for the policy."""
+    failed = [finding for finding in findings.values() if finding.status is not ConditionStatus.TRUE]
+    if not failed:
+        message = f"holds on {_pools(accepted)}"
+        return Finding(ConditionType.ACCEPTED, ConditionStatus.TRUE, PolicyReason.ACCEPTED.value, message)
+    prefix = f"holds on {len(accepted)} of {len(findings)} pools: " if len(findings) > 1 else ""
+    message = prefix + "; ".join(finding.message for finding in failed)
+    return Finding(ConditionType.ACCEPTED, ConditionStatus.FALSE, failed[0].reason, message)
+
+
+def _enforced(policy: CarbonPolicy, accepted: Sequence[str]) -> Finding:
+    kind = ConditionType.ENFORCED
+    if policy.spec.enforcement is Enforcement.ADVISE:
+        message = "spec.enforcement is Advise: it computes and reports, and changes nothing"
+        return Finding(kind, ConditionStatus.FALSE, "AdviseOnly", message)
+    if not accepted:
+        return Finding(kind, ConditionStatus.FALSE, "NotAccepted", "it holds on no pool")
+    return Finding(kind, ConditionStatus.TRUE, "Enforced", f"acts on {_pools(accepted)}")
+
+
+def _signals_fresh(regions: Sequence[Region]) -> Finding:
+    kind = ConditionType.SIGNALS_FRESH
+    if not regions:
+        message = "no WorkloadVariant of the pools names a region, so it is not known whether carbon counts"
+        return Finding(kind, ConditionStatus.UNKNOWN, "NoRegions", message)
+    missing = [
+        f"there is no RegionProfile {region.name}" if region.signal is None else f"{region.name} is {region.freshness}"
+        for region in regions
+        if region.signal is None or region.freshness is not Freshness.FRESH
+    ]
+    if missing:
+        message = f"carbon drops out of decisions: {', '.join(missing)}"
+        return Finding(kind, ConditionStatus.FALSE, "SignalsStale", message)
+    kinds = {
+        region.name: f"{region.signal.type} {region.signal.emission_factor}" for region in regions if region.signal
+    }
+    if len(set(kinds.values())) > 1:
+        described = ", ".join(f"{name} is {signal}" for name, signal in kinds.items())
+        message = f"carbon drops out of decisions, as signals of different kinds cannot be compared: {described}"
+        return Finding(kind, ConditionStatus.FALSE, "MixedSignals", message)
+    return Finding(kind, ConditionStatus.TRUE, "SignalsFresh", f"carbon counts: {', '.join(kinds)}")
+
+
+def _pools(names: Sequence[str]) -> str:
+    return f"InferencePool{'s' if len(names) > 1 else ''} {', '.join(names)}"

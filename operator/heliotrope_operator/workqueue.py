@@ -1,0 +1,177 @@
+"""A queue of keys to reconcile: each key waits once, is worked on by one worker at a time, and is never lost.
+
+Level-triggered: a key says "look at this object", not what happened to it, so any number of reasons make one entry. A
+key that is added while a worker holds it is handed out again afterwards. Time is the event loop's.
+"""
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+_VOID_ENTRIES = 64
+"""Entries of the heap without a meaning that are put up with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential delays with jitter: half of each is fixed, half is drawn."""
+
+    first_s: float = 0.2
+    longest_s: float = 60.0
+
+    def delay_s(self, failures: int, rng: random.Random) -> float:
+        """The delay after so many failures in a row, at least one."""
+        ceiling: float = min(self.first_s * 2.0 ** min(failures - 1, 32), self.longest_s)
+        return ceiling * rng.uniform(0.5, 1.0)
+
+
+class WorkQueue(Generic[K]):
+    """Keys that wait now, keys that wait for a time, and keys in work.
+
+    Workers call `get`, then exactly one of `done` and `retry` with the key.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int,
+        backoff: Backoff | None = None,
+        rng: random.Random | None = None,
+        on_drop: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Hold at most `capacity` keys, those in work included; `on_drop` hears of each one that did not fit."""
+        self._capacity = capacity
+        self._backoff = backoff or Backoff()
+        self._rng = rng or random.Random()
+        self._on_drop = on_drop
+        self._ready: dict[K, None] = {}
+        self._working: set[K] = set()
+        self._again: set[K] = set()
+        """In work, and to be handed out once more."""
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        """Times of `_due`; entries that `_due` no longer agrees with are void."""
+        self._serial = 0
+        self._failures: dict[K, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakers: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        """Keys that wait to be worked on now."""
+        return len(self._ready) + len(self._again)
+
+    @property
+    def scheduled(self) -> int:
+        """Keys that wait for a time."""
+        return len(self._due)
+
+    @property
+    def working(self) -> int:
+        """Keys that workers hold."""
+        return len(self._working)
+
+    def failures(self, key: K) -> int:
+        """Failures in a row of a key."""
+        return self._failures.get(key, 0)
+
+    def add(self, key: K) -> bool:
+        """Hand the key out as soon as possible; False if there was no room and it was dropped."""
+        if key in self._working:
+            self._again.add(key)
+            return True
+        if key in self._ready:
+            return True
+        if key not in self._due and not self._has_room():
+            self._on_drop()
+            return False
+        self._due.pop(key, None)
+        self._ready[key] = None
+        self._wake()
+        return True
+
+    def add_all(self, keys: Iterable[K]) -> None:
+        """Add each of them."""
+        for key in keys:
+            self.add(key)
+
+    async def get(self) -> K:
+        """Wait for a key and take it: no other worker gets it until `done` or `retry`."""
+        while not self._ready:
+            waker = asyncio.get_running_loop().create_future()
+            self._wakers.add(waker)
+            try:
+                await waker
+            except asyncio.CancelledError:
+                if waker.done() and not waker.cancelled():
+                    self._wakers.discard(waker)
+                    self._wake()  # what this worker was woken for goes to another
+                raise
+            finally:
+                self._wakers.discard(waker)
+        key = next(iter(self._ready))
+        del self._ready[key]
+        self._working.add(key)
+        return key
+
+    def done(self, key: K, *, again_after_s: float | None = None) -> None:
+        """The key was reconciled; look at it again after a while, if given."""
+        self._failures.pop(key, None)
+        self._release(key, again_after_s)
+
+    def retry(self, key: K) -> float:
+        """Reconciling failed: hand the key out again after a back-off, which is returned in seconds."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = self._backoff.delay_s(failures, self._rng)
+        self._release(key, delay)
+        return delay
+
+    def _release(self, key: K, after_s: float | None) -> None:
+        self._working.remove(key)
+        if key in self._again:
+            self._again.remove(key)
+            self._ready[key] = None
+            self._wake()
+        elif after_s is not None:
+            self._schedule(key, after_s)
+
+    def _has_room(self) -> bool:
+        return len(self._ready) + len(self._due) + len(self._working) < self._capacity
+
+    def _schedule(self, key: K, after_s: float) -> None:
+        due = asyncio.get_running_loop().time() + max(after_s, 0.0)
+        self._due[key] = due
+        self._serial += 1
+        heapq.heappush(self._heap, (due, self._serial, key))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if len(self._heap) > 2 * len(self._due) + _VOID_ENTRIES:
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            self._timer = asyncio.get_running_loop().call_at(self._heap[0][0], self._release_due)
+
+    def _release_due(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._heap and self._heap[0][0] <= now:
+            due, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self._ready[key] = None
+        self._wake()
+        self._set_timer()
+
+    def _wake(self) -> None:
+        for waker in list(self._wakers)[: len(self._ready)]:
+            if not waker.done():
+                waker.set_result(None)
