@@ -14,8 +14,8 @@
 
 {{- define "heliotrope.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: heliotrope
@@ -23,8 +23,8 @@ app.kubernetes.io/part-of: heliotrope
 
 {{/* Labels of a part (a dict of root and component) as Services, Deployments and NetworkPolicies select it. */}}
 {{- define "heliotrope.selectorLabels" -}}
-app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
@@ -63,7 +63,7 @@ app.kubernetes.io/component: {{ .component }}
 
 {{/* What both pod specifications share (a dict of root, part and account). */}}
 {{- define "heliotrope.pod" -}}
-serviceAccountName: {{ .account }}
+serviceAccountName: {{ .account | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
@@ -85,6 +85,6 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .part.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
