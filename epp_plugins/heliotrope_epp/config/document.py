@@ -1,6 +1,7 @@
 """YAML (or JSON) text as the plain data that JSON can hold, with nothing lost on the way."""
 
 import json
+import re
 from typing import Any
 
 import yaml
@@ -35,13 +36,18 @@ def _mapping(data: object) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that comes twice, and leaves dates the strings that they look like."""
+    """Refuses a key that comes twice, leaves dates the strings that they look like, and reads `1e-3` as Go does."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"), list("-+.0123456789")
+)
 
 
 def _unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:

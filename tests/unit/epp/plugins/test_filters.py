@@ -81,7 +81,7 @@ def test_by_label_that_lets_nothing_pass_is_refused() -> None:
         ByLabelParameters.model_validate_json('{"label": "gpu"}')
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.dictionaries(st.sampled_from([ROLE, "gpu"]), st.sampled_from(["decode", "prefill", "x"]))))
 def test_filters_keep_a_subsequence(labels: list[dict[str, str]]) -> None:
     for plugin in (decode_filter(), selector('{"matchLabels": {"gpu": "x"}}')):

@@ -69,7 +69,7 @@ def test_at_least_one_endpoint_is_picked(count: int) -> None:
         parameters(count)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=5, unique=True), st.integers(1, 6), st.randoms())
 def test_max_score_does_not_depend_on_the_order(scores: list[float], count: int, random: Random) -> None:
     order = list(range(len(scores)))

@@ -32,41 +32,32 @@ number = st.one_of(st.none(), st.floats(0.0, 1e6))
 share = st.one_of(st.none(), st.floats(0.0, 1.0))
 
 
-@st.composite
-def options(draw: st.DrawFn) -> list[Option]:
-    built = []
-    for i in range(draw(st.integers(1, 8))):
-        scrape = draw(
-            st.one_of(
-                st.none(),
-                st.builds(
-                    lambda running, waiting, kv_usage, age_s: metrics(
-                        running=running, waiting=waiting, kv_usage=kv_usage, age_s=age_s
-                    ),
-                    number,
-                    number,
-                    share,
-                    st.floats(0.0, 10.0),
-                ),
-            )
-        )
-        built.append(option(state(f"e{i}", metrics=scrape), draw(st.floats(0.0, REQUEST.prompt_tokens))))
-    return built
+scrapes = st.one_of(
+    st.none(),
+    st.tuples(number, number, share, st.floats(0.0, 10.0)).map(
+        lambda drawn: metrics(running=drawn[0], waiting=drawn[1], kv_usage=drawn[2], age_s=drawn[3])
+    ),
+)
+endpoints = st.tuples(scrapes, st.floats(0.0, REQUEST.prompt_tokens))
 
 
-@pytest.mark.parametrize("scorer", SCORERS, ids=lambda s: type(s).__name__)
-@settings(deadline=None)
+def options() -> st.SearchStrategy[list[Option]]:
+    return st.lists(endpoints, min_size=1, max_size=6).map(
+        lambda drawn: [option(state(f"e{i}", metrics=scrape), cached) for i, (scrape, cached) in enumerate(drawn)]
+    )
+
+
+@settings(deadline=None, max_examples=60)
 @given(options(), st.randoms(use_true_random=False))
-def test_scores_are_between_0_and_1_and_do_not_depend_on_the_order(
-    scorer: Scorer, given_options: list[Option], random: Random
-) -> None:
-    scores = scorer.score(REQUEST, given_options)
-    assert scores.shape == (len(given_options),)
-    assert ((scores >= 0.0) & (scores <= 1.0)).all()
+def test_scores_are_between_0_and_1_and_do_not_depend_on_the_order(given_options: list[Option], random: Random) -> None:
     order = list(range(len(given_options)))
     random.shuffle(order)
-    shuffled = scorer.score(REQUEST, [given_options[i] for i in order])
-    np.testing.assert_array_equal(shuffled, scores[order])
+    for scorer in SCORERS:
+        scores = scorer.score(REQUEST, given_options)
+        assert scores.shape == (len(given_options),)
+        assert ((scores >= 0.0) & (scores <= 1.0)).all()
+        shuffled = scorer.score(REQUEST, [given_options[i] for i in order])
+        np.testing.assert_array_equal(shuffled, scores[order])
 
 
 def queues(*waiting: float | None) -> list[Option]:
