@@ -47,6 +47,8 @@ class GatewayConfig:
     response_body_mode: BodyMode = BodyMode.FULL_DUPLEX_STREAMED
     trailers: bool = True
     """Send trailers to the picker; full duplex needs it."""
+    http1_trailers: bool = False
+    """Let HTTP/1.1 clients and engines use trailers (Envoy drops them by default)."""
     subset: tuple[str, ...] | None = None
     """Endpoints that the gateway allows, as filter metadata of every request; None: no such hint."""
     health_check_seconds: float = 1.0
@@ -60,7 +62,7 @@ def bootstrap(config: GatewayConfig) -> dict[str, Any]:
         listeners.append(_listener(BASELINE_LISTENER, config, [_router()]))
     return {
         "admin": {"address": _address("127.0.0.1", 0)},
-        "static_resources": {"listeners": listeners, "clusters": [_picker_cluster(config), _engine_cluster()]},
+        "static_resources": {"listeners": listeners, "clusters": [_picker_cluster(config), _engine_cluster(config)]},
     }
 
 
@@ -69,6 +71,7 @@ def _listener(name: str, config: GatewayConfig, filters: list[dict[str, Any]]) -
         "stat_prefix": name,
         "codec_type": "AUTO",
         "stream_idle_timeout": _FOREVER,
+        "http_protocol_options": _http1_options(config),
         "route_config": {
             "virtual_hosts": [
                 {
@@ -164,7 +167,14 @@ def _picker_cluster(config: GatewayConfig) -> dict[str, Any]:
         "type": "STATIC",
         "connect_timeout": "5s",
         "circuit_breakers": _CIRCUIT_BREAKER,
-        "typed_extension_protocol_options": _http2_options(),
+        "typed_extension_protocol_options": _upstream_options(
+            {
+                "http2_protocol_options": {
+                    "initial_stream_window_size": 65_536,
+                    "initial_connection_window_size": 1_048_576,
+                }
+            }
+        ),
         "health_checks": [
             {
                 "timeout": "2s",
@@ -198,8 +208,9 @@ def _picker_cluster(config: GatewayConfig) -> dict[str, Any]:
     return cluster
 
 
-def _engine_cluster() -> dict[str, Any]:
+def _engine_cluster(config: GatewayConfig) -> dict[str, Any]:
     return {
+        "typed_extension_protocol_options": _upstream_options({"http_protocol_options": _http1_options(config)}),
         "name": "engines",
         "type": "ORIGINAL_DST",
         "lb_policy": "CLUSTER_PROVIDED",
@@ -209,18 +220,17 @@ def _engine_cluster() -> dict[str, Any]:
     }
 
 
-def _http2_options() -> Mapping[str, Any]:
+def _upstream_options(protocol: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
             **_type("upstreams.http.v3.HttpProtocolOptions"),
-            "explicit_http_config": {
-                "http2_protocol_options": {
-                    "initial_stream_window_size": 65_536,
-                    "initial_connection_window_size": 1_048_576,
-                }
-            },
+            "explicit_http_config": protocol,
         }
     }
+
+
+def _http1_options(config: GatewayConfig) -> dict[str, Any]:
+    return {"enable_trailers": config.http1_trailers}
 
 
 def _type(name: str) -> dict[str, str]:

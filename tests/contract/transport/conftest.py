@@ -26,7 +26,7 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
     return {"uvloop": uvloop.new_event_loop}
 
 
-@pytest.fixture(params=sorted(IMPLEMENTATIONS))
+@pytest.fixture(params=sorted(IMPLEMENTATIONS), scope="session")
 def implementation(request: pytest.FixtureRequest) -> ServerFactory:
     return IMPLEMENTATIONS[request.param]
 

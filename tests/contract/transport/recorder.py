@@ -23,9 +23,13 @@ class Recorder:
     """Answers with a function; by default every request goes to `ENDPOINT` with its number as context."""
 
     def __init__(self, answer: Callable[[Request], object] | None = None) -> None:
-        self._answer = answer or self.route
         self._thread = threading.get_ident()
         self._busy = False
+        self.reset(answer)
+
+    def reset(self, answer: Callable[[Request], object] | None = None) -> None:
+        """As new, with another answer."""
+        self._answer = answer or self.route
         self.requests: list[Request] = []
         self.cancellations: list[Request] = []
         self.reports: dict[Any, Report] = {}
