@@ -53,10 +53,7 @@ def run(settings: OperatorSettings) -> int:
 async def operate(settings: OperatorSettings, stop: asyncio.Event | None = None) -> int:
     """The same within a running loop; `stop` ends it as a signal does."""
     stop = stop or asyncio.Event()
-    if threading.current_thread() is threading.main_thread():
-        # Kopf installs its own handlers once it runs; until then, waiting for the API server must end too.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _stop_on_signals(stop)
     metrics = Metrics(CollectorRegistry())
     server, thread = start_http_server(settings.metrics_port, settings.host, registry=metrics.registry)
     try:
@@ -71,6 +68,13 @@ async def operate(settings: OperatorSettings, stop: asyncio.Event | None = None)
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """Only the main thread can; elsewhere the caller sets the event."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
 async def _connect(settings: OperatorSettings, metrics: Metrics, stop: asyncio.Event) -> Kube | None:
@@ -179,7 +183,8 @@ class _Operator:
             on_failure=self._on_failure,
             stalled=self._stalled,
         )
-        await kopf.operator(
+        existing = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(
             registry=registry,
             settings=kopf_settings(),
             standalone=True,
@@ -188,6 +193,8 @@ class _Operator:
             liveness_endpoint=f"http://{settings.host}:{settings.health_port}/healthz",
             stop_flag=stop,
         )
+        _stop_on_signals(stop)  # Kopf's own handlers fail on a second signal
+        await kopf.run_tasks(tasks, ignored=existing)
 
     async def _lead(self, listed: asyncio.Event) -> None:
         """Write nothing before everything is known once."""

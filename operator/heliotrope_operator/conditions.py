@@ -46,7 +46,7 @@ _HEALTHY: dict[ConditionType, frozenset[str]] = {
     ConditionType.ACCEPTED: frozenset({"Accepted"}),
     ConditionType.SIGNAL_FRESH: frozenset({"SignalFresh"}),
     ConditionType.ENFORCED: frozenset({"Enforced", "AdviseOnly", "NotAccepted"}),
-    ConditionType.SIGNALS_FRESH: frozenset({"SignalsFresh", "NoRegions"}),
+    ConditionType.SIGNALS_FRESH: frozenset({"SignalsFresh", "SignalsPending", "NoRegions"}),
     ConditionType.TARGET_RESOLVED: frozenset({"TargetResolved"}),
     ConditionType.REGION_RESOLVED: frozenset({"RegionResolved"}),
     ConditionType.CONFLICTED: frozenset({"NoConflict"}),
@@ -79,7 +79,8 @@ def settle(
 def transitions(previous: Sequence[Condition], current: Sequence[Condition], subject: str = "") -> list[Transition]:
     """What changed between two sets of conditions: status or reason, not wording.
 
-    A condition that appears healthy is no news; that a new object is in order is what its user expects.
+    A condition that appears healthy, or is healthy for another reason, is no news: that an object is in order is what
+    its user expects. Whether a policy acts is always news.
 
     Args:
         previous: conditions before.
@@ -89,9 +90,12 @@ def transitions(previous: Sequence[Condition], current: Sequence[Condition], sub
     known = {condition.type: (condition.status, condition.reason) for condition in previous}
     changes = []
     for condition in current:
+        kind = ConditionType(condition.type)
         before = known.get(condition.type)
-        healthy = condition.reason in _HEALTHY[ConditionType(condition.type)]
-        if before == (condition.status, condition.reason) or (before is None and healthy):
+        healthy = condition.reason in _HEALTHY[kind]
+        if before == (condition.status, condition.reason) or (healthy and before is None):
+            continue
+        if healthy and before is not None and before[1] in _HEALTHY[kind] and kind is not ConditionType.ENFORCED:
             continue
         message = f"{subject}: {condition.message}" if subject else condition.message
         changes.append(Transition(not healthy, condition.reason, shortened(message)))

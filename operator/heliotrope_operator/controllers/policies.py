@@ -43,7 +43,8 @@ class Region:
     name: str
     signal: Signal | None
     """None: there is no such RegionProfile."""
-    freshness: Freshness
+    freshness: Freshness | None
+    """None: its source has not been asked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def _regions(
     for name in sorted(names if allowed is None else names.intersection(allowed)):
         profile = cluster.regions.get(region_key(name))
         status = None if profile is None else profile.status
-        freshness = Freshness.ABSENT if status is None or status.freshness is None else status.freshness
+        freshness = None if status is None else status.freshness
         regions.append(Region(name, None if profile is None else profile.spec.signal, freshness))
     return tuple(regions)
 
@@ -215,7 +216,7 @@ def _signals_fresh(regions: Sequence[Region]) -> Finding:
     missing = [
         f"there is no RegionProfile {region.name}" if region.signal is None else f"{region.name} is {region.freshness}"
         for region in regions
-        if region.signal is None or region.freshness is not Freshness.FRESH
+        if region.signal is None or region.freshness in (Freshness.STALE, Freshness.ABSENT)
     ]
     if missing:
         message = f"carbon drops out of decisions: {', '.join(missing)}"
