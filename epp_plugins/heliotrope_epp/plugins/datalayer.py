@@ -11,6 +11,9 @@ FILE_DISCOVERY = "file-discovery"
 METRICS_DATA_SOURCE = "metrics-data-source"
 CORE_METRICS_EXTRACTOR = "core-metrics-extractor"
 
+MIN_INTERVAL_SECONDS = 0.05
+"""As in llm-d."""
+
 
 class FileDiscoveryParameters(StrictModel):
     """Endpoints from a file instead of the Kubernetes API."""
@@ -28,7 +31,7 @@ class MetricsSourceParameters(StrictModel):
 
     scheme: Literal["http"] = "http"
     path: str = Field(default="/metrics", pattern="^/")
-    interval: Seconds | None = None
+    interval: Seconds | None = Field(default=None, ge=MIN_INTERVAL_SECONDS)
     """Seconds between scrapes; None: as the process is set."""
     insecure_skip_verify: bool = True
     """Without meaning for http."""

@@ -11,7 +11,7 @@ from heliotrope.decide.decision import Decision
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.context import PluginContext
-from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
+from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick, Producer
 from heliotrope_epp.plugins.profile import Profile, Scheduling, WeightedScorer
 
 
@@ -107,6 +107,11 @@ class Pipeline:
         }
         primary = handler.primary({name: result.pick for name, result in results.items()})
         return ScheduleResult(primary, results, enforced=policy is not None and policy.enforce)
+
+    @property
+    def producers(self) -> tuple[Producer, ...]:
+        """The producers, for what they tell of themselves in metrics and debugging."""
+        return self._scheduling.producers
 
     def routed(self, request: LlmRequest, state: EndpointState) -> None:
         """The request was sent to this endpoint."""

@@ -77,7 +77,7 @@ def test_the_valid_one_is_valid() -> None:
         ("? [a]\n: 1\n", "line 1", "a key must be a string"),
         ("a: &x [*x]", "line 1", "recursive"),
         ("a: !!binary aGk=", "", "not expressible in JSON"),
-        ("[" * 400, "", "not expressible in JSON"),
+        ("[" * 1000, "", "not expressible in JSON"),
         # the head
         ("plugins: []\n", "apiVersion", "is required\nkind: is required"),
         ("apiVersion: v1\nkind: EndpointPickerConfig", "apiVersion", "must be 'llm-d.ai/v1alpha1' or"),
@@ -157,6 +157,11 @@ def test_the_valid_one_is_valid() -> None:
             plugins("type: metrics-data-source, parameters: {scheme: https}"),
             "plugins[0].parameters.scheme",
             "must be 'http', not \"https\"",
+        ),
+        (
+            plugins("type: metrics-data-source, parameters: {interval: 1ms}"),
+            "plugins[0].parameters.interval",
+            "greater than or equal to 0.05",
         ),
         # plugin types
         (
