@@ -141,14 +141,6 @@ def _region_profile_cases() -> Iterator[Case]:
             accepts=({"spec.signal": REMOVED}, {"spec.signal.emissionFactor": "direct"}),
             refuses=({"spec.signal": _MARGINAL_DIRECT}, {"spec.signal.type": "marginal"}),
         )
-    yield _case(
-        region_profile("entsoe"),
-        "spec.source.entsoe",
-        "a psrType may have one factor only",
-        "spec.source.entsoe.factors",
-        accepts=({"spec.source.entsoe.factors": []}, {"spec.source.entsoe.factors": REMOVED}),
-        refuses=({"spec.source.entsoe.factors[1].psrType": "B04"},),
-    )
 
 
 def _carbon_policy_cases() -> Iterator[Case]:

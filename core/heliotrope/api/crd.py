@@ -6,7 +6,6 @@ programming error and stops the generator.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -50,17 +49,6 @@ def render() -> dict[str, str]:
         + yaml.dump(definition(kind), Dumper=_NoAliases, sort_keys=False, width=120, allow_unicode=True)
         for kind in KINDS.values()
     }
-
-
-def write(folder: Path) -> tuple[Path, ...]:
-    """Write the CRDs into a folder and return their paths; other files there are left alone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, text in render().items():
-        path = folder / name
-        path.write_text(text, encoding="utf-8")
-        paths.append(path)
-    return tuple(paths)
 
 
 def definition(kind: type[Resource]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from heliotrope.api.lists import ListMap
 from heliotrope.api.scalars import Time
 from heliotrope.api.struct import Struct, rule
 from heliotrope.api.v1alpha1.common import Intensity, Name, Namespace, SecretKeyRef, Text, Url
@@ -95,17 +96,8 @@ class Entsoe(Struct):
     """Address of the API."""
     domain: Annotated[str, StringConstraints(min_length=16, max_length=16, pattern=r"^[0-9A-Z-]{16}$")]
     """Energy identification code of the bidding zone, for instance `10YES-REE------0`."""
-    factors: Annotated[tuple[GenerationFactor, ...], Field(max_length=32)] = ()
+    factors: Annotated[tuple[GenerationFactor, ...], Field(max_length=32), ListMap("psr_type")] = ()
     """Emission factors that replace the built-in ones."""
-
-    @rule(
-        "self.factors.all(f, self.factors.exists_one(g, g.psrType == f.psrType))",
-        "a psrType may have one factor only",
-        field="factors",
-    )
-    def _one_factor_per_type(self) -> bool:
-        types = [factor.psr_type for factor in self.factors]
-        return len(types) == len(set(types))
 
 
 class Prometheus(Struct):

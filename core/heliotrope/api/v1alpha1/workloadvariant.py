@@ -193,8 +193,8 @@ class WorkloadVariantStatus(Struct):
     observed_generation: ObservedGeneration | None = None
     """The `metadata.generation` that this status answers."""
     conditions: Conditions = ()
-    """`TargetResolved`: the scale target exists. `MetricsAvailable`: load is known; while it is not, replicas are held.
-    `Conflicted`: something else owns the replicas. `ScalingActive`: why the number is what it is."""
+    """`TargetResolved`: the scale target exists. `RegionResolved`: the region's profile exists. `Conflicted`: something
+    else decides on the target's replicas."""
     desired_replicas: Replicas | None = None
     """Replicas that the operator wants; absent: it has no opinion."""
     current_replicas: Replicas | None = None
