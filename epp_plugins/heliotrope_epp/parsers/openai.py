@@ -14,6 +14,9 @@ BYTES_PER_TOKEN = 4
 """Estimate where no tokenizer is at hand; llm-d's token-producer uses the same."""
 
 
+MAX_TOKENS = 2**31 - 1
+
+
 class _Part(msgspec.Struct):
     text: str = ""
 
@@ -121,8 +124,8 @@ def _route(path: str) -> str:
 
 def _parsed(body: _Common, text: bytes, tokens: int | None) -> ParsedBody:
     limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
-    if limit is not None and limit < 0:
-        raise InvalidInputError("body", "max_tokens must not be negative - at `$.max_tokens`")
+    if limit is not None and not 0 <= limit <= MAX_TOKENS:
+        raise InvalidInputError("body", f"max_tokens must be from 0 to {MAX_TOKENS} - at `$.max_tokens`")
     if not body.model:
         raise InvalidInputError("body", "model must not be empty - at `$.model`")
     return ParsedBody(

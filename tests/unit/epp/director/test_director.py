@@ -1,0 +1,285 @@
+"""The director with the real store and pipeline; only the gateway's side is played by a recorder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from heliotrope.carbon.signal import CarbonSignal, EmissionFactor, Reading, SignalType
+from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.engine import profiles
+from heliotrope.predict.output_length import OutputLengths
+from heliotrope_epp.clock import Clock
+from heliotrope_epp.config.loader import load
+from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
+from heliotrope_epp.datalayer.store import EndpointStore
+from heliotrope_epp.datalayer.world import World
+from heliotrope_epp.director.director import Director, DirectorSettings
+from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.plugins.builtin import builtin_registry
+from heliotrope_epp.plugins.context import PluginContext
+from heliotrope_epp.plugins.pipeline import Pipeline
+from heliotrope_epp.telemetry.metrics import Metrics
+from heliotrope_epp.transport.interface import Cause, Headers, Report
+
+ENGINE = profiles.load("llama-3.1-8b-h100")
+
+
+@dataclass(slots=True)
+class Gateway:
+    """A request as the transport hands it over; remembers the answer."""
+
+    body: bytes = b""
+    method: str = "POST"
+    path: str = "/v1/chat/completions"
+    given: Mapping[str, str] = field(default_factory=dict)
+    subset: tuple[str, ...] | None = None
+    gone: bool = False
+    routed_to: str | None = None
+    rejected: tuple[int, dict[str, Any], dict[str, str]] | None = None
+    ctx: Any = None
+    received_s: float = 0.0
+    cancelled: bool = False
+    metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def header(self, name: str) -> str | None:
+        return {"x-request-id": "r-1", **self.given}.get(name)
+
+    def headers(self) -> dict[str, str]:
+        return {"x-request-id": "r-1", **self.given}
+
+    def route(
+        self,
+        endpoint: str | None,
+        set_headers: Headers = (),
+        remove_headers: Sequence[str] = (),
+        body: bytes | None = None,
+        dynamic_metadata: Mapping[str, Mapping[str, Any]] | None = None,
+        response_headers: Headers = (),
+        ctx: object = None,
+    ) -> bool:
+        if self.gone:
+            return False
+        self.routed_to, self.ctx = endpoint, ctx
+        return True
+
+    def reject(self, status: int, body: bytes = b"", headers: Headers = ()) -> bool:
+        self.rejected = (status, json.loads(body), dict(headers))
+        return True
+
+
+def chat(**fields: Any) -> bytes:
+    return json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello " * 100}], **fields}).encode()
+
+
+class Bench:
+    """A director over two endpoints in two regions."""
+
+    def __init__(self, *, policy: DecisionPolicy | None = None, **settings: Any) -> None:
+        self.now_s = 100.0
+        clock = Clock(monotonic=lambda: self.now_s, unix=lambda: 1_000_000.0 + self.now_s)
+        self.store = EndpointStore()
+        self.registry = CollectorRegistry()
+        context = PluginContext(carbon=self.store, clock=clock)
+        pipeline = Pipeline(load("", builtin_registry(), context).scheduling, context)
+        self.lengths = OutputLengths()
+        self.log = DecisionLog(10)
+        self.director = Director(
+            store=self.store,
+            pipeline=pipeline,
+            output_lengths=self.lengths,
+            metrics=Metrics(self.registry),
+            decisions=self.log,
+            clock=clock,
+            settings=DirectorSettings(**settings),
+        )
+        self.endpoints = (
+            Endpoint("a", "ns", "10.0.0.1", 8000),
+            Endpoint("b", "ns", "10.0.0.2", 8000),
+        )
+        self.policy = policy
+        self.apply()
+
+    def apply(self, intensities: tuple[float, float] = (300.0, 20.0)) -> None:
+        from heliotrope.api.v1alpha1 import RegionProfile
+
+        regions = {
+            name: RegionProfile.model_validate(
+                {
+                    "metadata": {"name": name},
+                    "spec": {"zone": "Z", "source": {"static": {"intensityGramsPerKwh": str(value)}}},
+                }
+            )
+            for name, value in zip(("dirty", "clean"), intensities, strict=True)
+        }
+        traits = {
+            "ns/a": Traits(region="dirty", engine=ENGINE),
+            "ns/b": Traits(region="clean", engine=ENGINE),
+        }
+        self.store.apply(World(endpoints=self.endpoints, traits=traits, policy=self.policy, regions=regions))
+        self.store.set_signals(
+            {
+                name: CarbonSignal(Reading(value, 1_000_000.0, "t", SignalType.AVERAGE, EmissionFactor.LIFECYCLE), 1e9)
+                for name, value in zip(("dirty", "clean"), intensities, strict=True)
+            }
+        )
+        for state in self.store.states():
+            state.metrics = EngineMetrics(
+                self.now_s, running=0.0, waiting=0.0, kv_usage=0.0, block_size=16, num_blocks=999
+            )
+
+    def send(self, request: Gateway) -> Gateway:
+        self.director.decide(request)
+        return request
+
+    def count(self, name: str, **labels: str) -> float:
+        value = self.registry.get_sample_value(name, labels)
+        return 0.0 if value is None else value
+
+
+def report(status: int | None = 200, *, cause: Cause = Cause.COMPLETE, tail: bytes = b"") -> Report:
+    return Report(status, {}, None, 3, 100, 100.0, 100.0, 100.1, 100.5, 100.6, tail, cause)
+
+
+POLICY = DecisionPolicy("p", ttft_slo_seconds=3.0, tpot_slo_seconds=0.1)
+
+
+def test_an_enforced_policy_sends_to_the_clean_region() -> None:
+    bench = Bench(policy=POLICY)
+    assert bench.send(Gateway(chat())).routed_to == "10.0.0.2:8000"
+    bench.apply(intensities=(20.0, 300.0))
+    assert bench.send(Gateway(chat())).routed_to == "10.0.0.1:8000"
+
+
+def test_under_advise_the_decision_is_kept_but_not_followed() -> None:
+    advise = DecisionPolicy("p", ttft_slo_seconds=3.0, tpot_slo_seconds=0.1, enforce=False)
+    seen = set()
+    for i in range(40):
+        bench = Bench(policy=advise)
+        seen.add(bench.send(Gateway(chat(), given={"x-request-id": f"r-{i}"})).routed_to)
+        recorded = bench.log.newest(1)[0]
+        assert recorded["carbon_decision"]["endpoint"] == "ns/b"
+        assert not recorded["carbon_decision_enforced"]
+    assert seen == {"10.0.0.1:8000", "10.0.0.2:8000"}
+
+
+def test_the_clients_own_slo_is_read_and_checked() -> None:
+    bench = Bench(policy=POLICY)
+    ok = bench.send(Gateway(chat(), given={"x-llm-d-slo-ttft-ms": "250"}))
+    assert ok.ctx.request.ttft_slo_seconds == 0.25
+    bad = bench.send(Gateway(chat(), given={"x-slo-tpot-ms": "soon"}))
+    assert bad.rejected is not None
+    assert bad.rejected[0] == 400
+    assert "x-slo-tpot-ms" in bad.rejected[1]["error"]["message"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"{}", b'{"model": "m"}', b"\xff" * 50])
+def test_a_bad_body_is_a_400_and_nothing_is_held(body: bytes) -> None:
+    bench = Bench()
+    answer = bench.send(Gateway(body))
+    assert answer.rejected is not None
+    assert answer.rejected[0] == 400
+    assert answer.rejected[2]["x-llm-d-request-dropped-reason"] == "rejected-bad-request"
+    assert bench.director.inflight == 0
+    assert bench.count("heliotrope_rejected_requests_total", code="400", reason="rejected-bad-request") == 1
+
+
+def test_no_endpoint_is_a_503_with_its_reason() -> None:
+    bench = Bench()
+    for request in (Gateway(chat(), subset=()), Gateway(chat(), subset=("10.9.9.9",))):
+        answer = bench.send(request)
+        assert answer.rejected is not None
+        assert answer.rejected[0] == 503
+        assert answer.rejected[2]["x-llm-d-request-dropped-reason"] == "rejected-no-endpoints"
+
+
+def test_a_sleeping_engine_gets_nothing() -> None:
+    bench = Bench(policy=POLICY)
+    clean = bench.store.get("ns/b")
+    assert clean is not None
+    clean.metrics = EngineMetrics(bench.now_s, running=0.0, waiting=0.0, kv_usage=0.0, asleep=True)
+    assert bench.send(Gateway(chat())).routed_to == "10.0.0.1:8000"
+
+
+def test_hard_constraints_leave_a_503_that_says_why() -> None:
+    bench = Bench(policy=DecisionPolicy("p", allowed_regions=frozenset({"elsewhere"})))
+    answer = bench.send(Gateway(chat()))
+    assert answer.rejected is not None
+    assert answer.rejected[0] == 503
+    assert answer.rejected[2]["x-llm-d-request-dropped-reason"] == "rejected-nothing-feasible"
+    assert "region" in answer.rejected[1]["error"]["message"]
+
+
+def test_beyond_the_limit_a_client_gets_a_429() -> None:
+    bench = Bench(max_inflight=1)
+    first = bench.send(Gateway(chat()))
+    answer = bench.send(Gateway(chat()))
+    assert answer.rejected is not None
+    assert answer.rejected[0] == 429
+    bench.director.done(first.ctx, report())
+    assert bench.send(Gateway(chat())).routed_to is not None
+
+
+def test_requests_without_a_model_go_to_the_least_busy_endpoint() -> None:
+    bench = Bench()
+    first = bench.send(Gateway(method="GET", path="/v1/models"))
+    second = bench.send(Gateway(method="GET", path="/v1/models"))
+    assert {first.routed_to, second.routed_to} == {"10.0.0.1:8000", "10.0.0.2:8000"}
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_whatever_happens_to_a_request_nothing_of_it_is_left(cause: Cause) -> None:
+    bench = Bench()
+    answers = [bench.send(Gateway(chat(stream=True))) for _ in range(5)]
+    assert sum(len(s.inflight) for s in bench.store.states()) == bench.director.inflight == 5
+    for answer in answers:
+        bench.director.done(answer.ctx, report(None if cause is Cause.DISCONNECTED else 200, cause=cause))
+    assert sum(len(s.inflight) for s in bench.store.states()) == bench.director.inflight == 0
+
+
+def test_a_client_that_left_before_the_answer_holds_nothing() -> None:
+    bench = Bench()
+    bench.send(Gateway(chat(), gone=True))
+    assert bench.director.inflight == 0
+    assert sum(len(s.inflight) for s in bench.store.states()) == 0
+
+
+def test_answers_teach_the_expected_length() -> None:
+    bench = Bench()
+    tail = b'data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":900}}\n\ndata: [DONE]\n\n'
+    before = bench.lengths.expected_tokens("m", None, bench.now_s)
+    for _ in range(50):
+        answer = bench.send(Gateway(chat(stream=True)))
+        bench.now_s += 22.5
+        for state in bench.store.states():
+            assert state.metrics is not None
+            state.metrics = EngineMetrics(bench.now_s, running=0.0, waiting=0.0, kv_usage=0.0)
+        bench.director.done(answer.ctx, report(tail=tail))
+    assert bench.lengths.expected_tokens("m", None, bench.now_s) > 2 * before
+
+
+def test_the_log_of_decisions_is_bounded_and_holds_no_prompt() -> None:
+    bench = Bench(policy=POLICY)
+    for i in range(30):
+        bench.send(Gateway(chat(), given={"x-request-id": f"r-{i}"}))
+    assert len(bench.log.newest(100)) == 10
+    assert bench.log.get("r-0") is None
+    assert "hello" not in json.dumps(bench.log.get("r-29"))
+
+
+def test_model_names_of_clients_do_not_grow_the_metrics_without_bound() -> None:
+    bench = Bench()
+    for i in range(150):
+        answer = bench.send(Gateway(chat(model=f"made-up-{i}")))
+        bench.director.done(answer.ctx, report())
+    models = {
+        sample.labels["model"]
+        for metric in bench.registry.collect()
+        if metric.name == "heliotrope_requests"
+        for sample in metric.samples
+    }
+    assert len(models) == 101
+    assert "other" in models
