@@ -8,7 +8,7 @@ from rich.console import Console
 
 import heliotrope
 from heliotrope.errors import HeliotropeError
-from heliotrope_cli.commands import crds, demo, epp
+from heliotrope_cli.commands import crds, demo, epp, operator
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -24,6 +24,7 @@ def build_app() -> App:
     )
     app.command(demo.demo)
     app.command(epp.epp)
+    app.command(operator.operator)
     app.command(crds.crds)
     app.command(version)
     return app

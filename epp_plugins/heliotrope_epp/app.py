@@ -45,7 +45,7 @@ from heliotrope_epp.transport.aio.server import AioServer
 SWITCH_INTERVAL_SECONDS = 0.0005
 """A busy helper thread would otherwise hold the loop for 5 ms at a time."""
 
-_log = logging.getLogger("heliotrope.epp")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,10 @@ def crds(
     *,
     write: Annotated[bool, Parameter(negative="")] = False,
     check: Annotated[bool, Parameter(negative="")] = False,
-    folders: Annotated[tuple[Path, ...], Parameter(name="--folder")] = (Path("crds"), Path("charts/heliotrope/files/crds")),
+    folders: Annotated[tuple[Path, ...], Parameter(name="--folder")] = (
+        Path("crds"),
+        Path("charts/heliotrope/files/crds"),
+    ),
 ) -> None:
     """Print the CRDs as one YAML stream, ready for `kubectl apply -f -`.
 

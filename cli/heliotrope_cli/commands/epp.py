@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from heliotrope.errors import InvalidInputError
 from heliotrope_cli.commands.extras import needs
+from heliotrope_cli.logs import configure
 
 Flag = Annotated[bool, Parameter(negative="")]
 
@@ -71,7 +72,6 @@ def epp(
         from heliotrope_epp.datalayer.resources import PoolRef
         from heliotrope_epp.director.director import DirectorSettings
         from heliotrope_epp.settings import EppSettings, KubernetesSettings
-        from heliotrope_epp.telemetry.logs import configure
         from heliotrope_epp.transport.interface import SelfSigned, Tls, TlsFiles
     if config_file is not None and config_text is not None:
         raise InvalidInputError("--config-text", "give --config-file or --config-text, not both")

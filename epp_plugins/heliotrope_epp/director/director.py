@@ -58,7 +58,7 @@ class Director:
         self._clock = clock
         self._settings = settings
         self._inflight = 0
-        self._log = logging.getLogger("heliotrope.epp.director")
+        self._log = logging.getLogger(__name__)
 
     @property
     def inflight(self) -> int:

@@ -1,1 +1,1 @@
-"""What the picker shows: metrics, logs and the admin port."""
+"""What the picker shows: metrics and the admin port."""

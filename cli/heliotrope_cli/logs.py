@@ -6,6 +6,9 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 
+OUR_LOGGERS = ("heliotrope", "heliotrope_epp", "heliotrope_operator")
+
+
 class JsonFormatter(logging.Formatter):
     """`time`, `level`, `logger`, `message`, whatever a call passes as `extra={"fields": {…}}`, and a traceback."""
 
@@ -35,10 +38,11 @@ class TextFormatter(logging.Formatter):
 
 
 def configure(level: str, *, as_json: bool, stream: TextIO) -> None:
-    """Send the logs of this process to a stream; libraries log from WARNING on."""
+    """Send the logs of this process to a stream; our own from `level` on, those of libraries from WARNING on."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("heliotrope").setLevel(level.upper())
+    for name in OUR_LOGGERS:
+        logging.getLogger(name).setLevel(level.upper())
