@@ -245,6 +245,13 @@ async def test_a_second_end_of_the_body_is_ignored_while_the_decision_is_pending
     await stream.respond()
 
 
+async def test_a_second_end_of_the_body_is_ignored_after_the_decision(running: Running) -> None:
+    stream = running.client.open()
+    await stream.post()
+    await stream.request_body(b"", end=True)
+    await stream.respond()
+
+
 @pytest.mark.parametrize("mode", [Mode.BUFFERED, Mode.NONE])
 async def test_late_answers_in_other_modes(serve: Serve, mode: int) -> None:
     running = await serve(Recorder(hold))

@@ -257,6 +257,28 @@ async def test_an_engine_that_is_not_there(stack: Stack, recorder: Recorder) -> 
     assert (report.status, report.complete) == (503, True)
 
 
+async def test_an_engine_that_answers_without_reading_the_body(stack: Stack, recorder: Recorder) -> None:
+    """As a server does that refuses a key: the answer must not wait behind the body's pieces."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno")
+        await writer.drain()
+        await over.wait()
+        writer.close()
+
+    over = asyncio.Event()
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    recorder.reset(lambda request: request.route(f"{host}:{port}", ctx=1))
+    async with server:
+        async with stack.client.post("/x", data=io.BytesIO(b"x" * 10_000_000)) as response:
+            assert (response.status, await response.read()) == (401, b"no")
+        over.set()
+    report = await recorder.report()
+    assert (report.status, report.complete, report.tail) == (401, True, b"no")
+
+
 async def test_an_engine_that_dies_in_the_middle(stack: Stack, recorder: Recorder) -> None:
     async with stack.client.post("/stream", data=b"{}") as response:
         stack.engine.events.put_nowait(b"data: 1\n\n")

@@ -122,6 +122,16 @@ async def test_shutdown_lets_requests_in_flight_end(running: Running) -> None:
     assert (await running.recorder.report()).complete
 
 
+async def test_a_client_that_leaves_during_the_grace_is_not_blamed_on_the_server(running: Running) -> None:
+    stream = running.client.open()
+    await stream.post()
+    shutdown = asyncio.ensure_future(running.server.shutdown(15.0))
+    await asyncio.sleep(0.1)
+    stream.call.cancel()
+    await shutdown
+    assert (await running.recorder.report()).cause is Cause.DISCONNECTED
+
+
 async def test_shutdown_refuses_new_streams(running: Running) -> None:
     stream = running.client.open()
     await stream.post()

@@ -127,10 +127,10 @@ class Exchange:
             raise _overloaded("streams", "too many requests in flight")
         modes = wire.modes(first)
         if unanswerable := await self._receive(first, modes):
-            await self._pass_through(unanswerable, ResponseRelay(modes.response, shared.clock))
+            await self._pass_through(unanswerable, ResponseRelay(modes, shared.clock))
             return
         if early := await self._decide():
-            await self._pass_through(early, ResponseRelay(modes.response, shared.clock))
+            await self._pass_through(early, ResponseRelay(modes, shared.clock))
             return
         request, relay = self._request, self._relay
         assert request is not None
@@ -236,7 +236,7 @@ class Exchange:
             shared.stats.routed += 1
             self._routed = answer
             self._relay = ResponseRelay(
-                request.modes.response,
+                request.modes,
                 shared.clock,
                 answer.response_headers_reply,
                 shared.report_headers,

@@ -15,7 +15,7 @@ class ResponseRelay:
     __slots__ = (
         "_clock",
         "_headers_reply",
-        "_mode",
+        "_modes",
         "_report_names",
         "_tail",
         "_tail_limit",
@@ -30,13 +30,13 @@ class ResponseRelay:
 
     def __init__(
         self,
-        mode: int,
+        modes: wire.Modes,
         clock: Callable[[], float],
         headers_reply: bytes = wire.RESPONSE_HEADERS_CONTINUE,
         report_names: frozenset[str] = frozenset(),
         tail_limit: int = 0,
     ) -> None:
-        self._mode = mode
+        self._modes = modes
         self._clock = clock
         self._headers_reply = headers_reply
         self._report_names = report_names
@@ -62,12 +62,14 @@ class ResponseRelay:
         if kind == "response_headers":
             self._read_headers(message)
             # Without a body there is nothing more to wait for; the gateway goes on alone.
-            ended = message.response_headers.end_of_stream or self._mode == wire.NONE
+            ended = message.response_headers.end_of_stream or self._modes.response == wire.NONE
             return (self._headers_reply,), ended
         if kind == "response_trailers":
             return (wire.RESPONSE_TRAILERS_CONTINUE,), True
         if kind == "request_body":
-            return (wire.REQUEST_BODY_CONTINUE,), False
+            # In full duplex the body has gone on already; a gateway that ends it twice gets no second answer.
+            answered = self._modes.request == wire.FULL_DUPLEX_STREAMED
+            return () if answered else (wire.REQUEST_BODY_CONTINUE,), False
         if kind == "request_trailers":
             return (wire.REQUEST_TRAILERS_CONTINUE,), False
         raise wire.MalformedMessageError(f"{kind} after the request")
@@ -76,7 +78,7 @@ class ResponseRelay:
         body, ends = part.body, part.end_of_stream
         if body:
             self._count(body)
-        if self._mode == wire.FULL_DUPLEX_STREAMED:
+        if self._modes.response == wire.FULL_DUPLEX_STREAMED:
             return wire.response_chunks(body, ends), ends
         return (wire.RESPONSE_BODY_CONTINUE,), ends
 

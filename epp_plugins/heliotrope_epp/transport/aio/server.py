@@ -78,13 +78,16 @@ class AioServer:
 
     async def shutdown(self, grace_seconds: float) -> None:
         self._health.close()
-        self._shared.stopping = True
+        asyncio.get_running_loop().call_later(grace_seconds, self._cut)
         servers, self._servers = self._servers, []
         await asyncio.gather(*(server.stop(grace_seconds) for server in servers))
         if self._tasks:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks, timeout=CUT_SECONDS)
+
+    def _cut(self) -> None:
+        self._shared.stopping = True
 
     def stats(self) -> Stats:
         return copy.deepcopy(self._shared.stats)

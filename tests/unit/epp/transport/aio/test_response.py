@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from heliotrope_epp.transport.aio import wire
 from heliotrope_epp.transport.aio.response import ResponseRelay
 
+FULL_DUPLEX = wire.Modes(wire.FULL_DUPLEX_STREAMED, wire.FULL_DUPLEX_STREAMED)
+STREAMED = wire.Modes(wire.STREAMED, wire.STREAMED)
+
 
 def body(piece: bytes, end: bool = False) -> pb.ProcessingRequest:
     return pb.ProcessingRequest(response_body=pb.HttpBody(body=piece, end_of_stream=end))
@@ -17,7 +20,7 @@ def body(piece: bytes, end: bool = False) -> pb.ProcessingRequest:
 
 @given(st.lists(st.binary(max_size=40), max_size=30), st.integers(0, 50))
 def test_the_tail_is_the_end_of_all_pieces(pieces: list[bytes], limit: int) -> None:
-    relay = ResponseRelay(wire.STREAMED, iter(count()).__next__, tail_limit=limit)
+    relay = ResponseRelay(STREAMED, iter(count()).__next__, tail_limit=limit)
     for piece in pieces:
         relay.handle(body(piece))
     whole = b"".join(pieces)
@@ -27,7 +30,7 @@ def test_the_tail_is_the_end_of_all_pieces(pieces: list[bytes], limit: int) -> N
 
 
 def test_empty_pieces_are_no_progress() -> None:
-    relay = ResponseRelay(wire.FULL_DUPLEX_STREAMED, iter(count(5)).__next__, tail_limit=10)
+    relay = ResponseRelay(FULL_DUPLEX, iter(count(5)).__next__, tail_limit=10)
     relay.handle(body(b""))
     assert (relay.first_s, relay.last_s, relay.chunks) == (None, None, 0)
     relay.handle(body(b"a"))
@@ -40,7 +43,7 @@ def test_empty_pieces_are_no_progress() -> None:
 def test_a_status_that_is_no_number_is_unknown(status: str) -> None:
     message = pb.ProcessingRequest()
     message.response_headers.headers.headers.add(key=":status", raw_value=status.encode())
-    relay = ResponseRelay(wire.FULL_DUPLEX_STREAMED, float)
+    relay = ResponseRelay(FULL_DUPLEX, float)
     relay.handle(message)
     assert relay.status is None
 
@@ -49,6 +52,6 @@ def test_request_headers_have_no_place_here() -> None:
     message = pb.ProcessingRequest()
     message.request_headers.SetInParent()
     with pytest.raises(wire.MalformedMessageError, match="request_headers"):
-        ResponseRelay(wire.FULL_DUPLEX_STREAMED, float).handle(message)
+        ResponseRelay(FULL_DUPLEX, float).handle(message)
     with pytest.raises(wire.MalformedMessageError):
-        ResponseRelay(wire.FULL_DUPLEX_STREAMED, float).handle(pb.ProcessingRequest())
+        ResponseRelay(FULL_DUPLEX, float).handle(pb.ProcessingRequest())
