@@ -53,9 +53,10 @@ class WorkQueue(Generic[K]):
         self._working: set[K] = set()
         self._again: set[K] = set()
         """In work, and to be handed out once more."""
-        self._due: dict[K, float] = {}
+        self._due: dict[K, int] = {}
+        """Keys that wait for a time, with the serial number of their entry in the heap."""
         self._heap: list[tuple[float, int, K]] = []
-        """Times of `_due`; entries that `_due` no longer agrees with are void."""
+        """Time, serial number, key; an entry that `_due` does not name is void."""
         self._serial = 0
         self._failures: dict[K, int] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -144,16 +145,16 @@ class WorkQueue(Generic[K]):
 
     def _schedule(self, key: K, after_s: float) -> None:
         due = asyncio.get_running_loop().time() + max(after_s, 0.0)
-        self._due[key] = due
         self._serial += 1
+        self._due[key] = self._serial
         heapq.heappush(self._heap, (due, self._serial, key))
         self._set_timer()
 
     def _set_timer(self) -> None:
         if len(self._heap) > 2 * len(self._due) + _VOID_ENTRIES:
-            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[1]]
             heapq.heapify(self._heap)
-        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][1]:
             heapq.heappop(self._heap)
         if self._timer is not None:
             self._timer.cancel()
@@ -164,8 +165,8 @@ class WorkQueue(Generic[K]):
     def _release_due(self) -> None:
         now = asyncio.get_running_loop().time()
         while self._heap and self._heap[0][0] <= now:
-            due, _, key = heapq.heappop(self._heap)
-            if self._due.get(key) == due:
+            _, serial, key = heapq.heappop(self._heap)
+            if self._due.get(key) == serial:
                 del self._due[key]
                 self._ready[key] = None
         self._wake()
