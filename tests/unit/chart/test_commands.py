@@ -1,0 +1,88 @@
+"""What the containers run exists: every flag with its value, and the configuration that is mounted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.chart import Chart, Object, named
+
+from heliotrope_cli.commands.epp import epp
+from heliotrope_cli.commands.operator import operator
+from heliotrope_cli.main import build_app
+from heliotrope_epp.config.loader import load
+from heliotrope_epp.plugins.builtin import builtin_registry
+
+pytestmark = pytest.mark.controlplane
+
+POOL: dict[str, Any] = {"pool": {"name": "llama", "namespace": "llm"}}
+
+
+def container(chart: Chart, values: dict[str, Any], deployment: str) -> Object:
+    spec = named(chart.objects(values), "Deployment", deployment)["spec"]["template"]["spec"]
+    found: Object = spec["containers"][0]
+    return found
+
+
+def called(found: Object) -> tuple[Any, dict[str, Any]]:
+    """The function that a container's arguments call, and with what; an unknown flag or a bad value raises."""
+    command, bound, _ = build_app().parse_args(found["args"], print_error=False, exit_on_error=False)
+    return command, dict(bound.arguments)
+
+
+def listening(found: Object) -> dict[str, int]:
+    return {port["name"]: port["containerPort"] for port in found["ports"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "tls"),
+    [
+        ({}, {"secure_serving": True}),
+        ({"tls": {"secretName": "x"}}, {"secure_serving": True, "cert_path": Path("/etc/heliotrope/tls")}),
+        ({"tls": {"enabled": False}}, {"secure_serving": False}),
+        ({"homeRegion": "spain"}, {"secure_serving": True, "home_region": "spain"}),
+    ],
+)
+def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, Any], tls: dict[str, Any]) -> None:
+    found = container(chart, POOL | {"picker": values, "logLevel": "debug"}, "heliotrope-picker")
+    command, arguments = called(found)
+    assert command is epp
+    ports = listening(found)
+    assert arguments == tls | {
+        "pool_name": "llama",
+        "pool_namespace": "llm",
+        "config_file": Path("/etc/heliotrope/config/config.yaml"),
+        "grpc_port": ports["grpc-ext-proc"],
+        "health_port": ports["grpc-health"],
+        "metrics_port": ports["http-metrics"],
+        "drain_seconds": 5.0,
+        "grace_seconds": 120.0,
+        "log_level": "debug",
+        "log_format": "json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "scope"), [([], {"all_namespaces": True}), (["llm", "batch"], {"namespaces": ("llm", "batch")})]
+)
+def test_the_operator_understands_its_arguments(chart: Chart, namespaces: list[str], scope: dict[str, Any]) -> None:
+    found = container(chart, {"operator": {"namespaces": namespaces}}, "heliotrope-operator")
+    command, arguments = called(found)
+    assert command is operator
+    ports = listening(found)
+    assert arguments == scope | {
+        "metrics_port": ports["http-metrics"],
+        "health_port": ports["http-health"],
+        "log_level": "info",
+        "log_format": "json",
+    }
+
+
+def test_the_picker_takes_the_configuration_that_is_mounted(chart: Chart) -> None:
+    objects = chart.objects(POOL)
+    found = container(chart, POOL, "heliotrope-picker")
+    (mount,) = [each for each in found["volumeMounts"] if each["name"] == "config"]
+    _, arguments = called(found)
+    assert arguments["config_file"].parent == Path(mount["mountPath"])
+    text = named(objects, "ConfigMap", "heliotrope-picker")["data"][arguments["config_file"].name]
+    loaded = load(text, builtin_registry())
+    assert loaded.warnings == ()

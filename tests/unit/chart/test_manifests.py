@@ -1,0 +1,274 @@
+"""The manifests that values give, and that they fit together."""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.chart import CHART, ROOT, Chart, HelmError, Object, named, of_kind
+
+pytestmark = pytest.mark.controlplane
+
+POOL: dict[str, Any] = {"pool": {"name": "llama", "namespace": "llm"}}
+EVERYTHING: dict[str, Any] = POOL | {
+    "operator": {"namespaces": ["llm", "batch"], "podAnnotations": {"a": "b"}},
+    "picker": {"replicas": 2, "tls": {"secretName": "picker-tls"}, "podAnnotations": {"a": "b"}},
+    "networkPolicy": {
+        "gatewayFrom": [{"namespaceSelector": {}}],
+        "metricsFrom": [{"podSelector": {}}],
+        "egress": {"enabled": True, "extra": [{"ports": [{"port": 9091, "protocol": "TCP"}]}]},
+    },
+    "serviceMonitor": {"enabled": True},
+}
+
+
+def pod(objects: list[Object], name: str) -> Object:
+    spec: Object = named(objects, "Deployment", name)["spec"]["template"]["spec"]
+    return spec
+
+
+def names(objects: list[Object], *kinds: str) -> set[str]:
+    return {each["metadata"]["name"] for each in of_kind(objects, *kinds)}
+
+
+def test_by_default_crds_and_an_operator(chart: Chart) -> None:
+    objects = chart.objects()
+    assert len(of_kind(objects, "CustomResourceDefinition")) == 4
+    assert names(objects, "Deployment") == {"heliotrope-operator"}
+    assert names(objects, "PodDisruptionBudget", "ConfigMap", "ServiceMonitor", "RegionProfile") == set()
+    assert {each["metadata"].get("namespace", "heliotrope-system") for each in objects} == {"heliotrope-system"}
+
+
+def test_a_pool_adds_a_picker_in_its_namespace(chart: Chart) -> None:
+    before, after = chart.objects(), chart.objects(POOL)
+    added = [each for each in after if each not in before]
+    assert names(added, "Deployment") == {"heliotrope-picker"}
+    kinds = {"ServiceAccount", "ConfigMap", "Service", "Deployment", "Role", "RoleBinding", "NetworkPolicy"}
+    assert {each["kind"] for each in added} == kinds | {"ClusterRole", "ClusterRoleBinding"}
+    assert {each["metadata"]["namespace"] for each in added if each["kind"] in kinds} == {"llm"}
+    ports = {port["name"]: port["port"] for port in named(added, "Service", "heliotrope-picker")["spec"]["ports"]}
+    assert ports == {"grpc-ext-proc": 9002, "grpc-health": 9003, "http-metrics": 9090}
+
+
+def test_the_pool_may_be_in_the_namespace_of_the_release(chart: Chart) -> None:
+    picker = named(chart.objects({"pool": {"name": "llama"}}, namespace="llm"), "Deployment", "heliotrope-picker")
+    assert picker["metadata"]["namespace"] == "llm"
+    assert "--pool-namespace=llm" in picker["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_a_release_for_one_more_pool_shares_no_object_with_the_first(chart: Chart) -> None:
+    def identities(objects: list[Object]) -> set[tuple[str, str, str]]:
+        return {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in objects}
+
+    first = chart.objects(POOL)
+    more: dict[str, Any] = {"operator": {"enabled": False}, "crds": {"install": False}}
+    second = chart.objects(more | {"pool": {"name": "mistral"}}, namespace="other")
+    assert second
+    assert not identities(first) & identities(second)
+    assert names(second, "Deployment") == {"heliotrope-picker"}
+
+
+def test_the_operator_is_alone_also_during_a_rollout(chart: Chart) -> None:
+    spec = named(chart.objects(), "Deployment", "heliotrope-operator")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+@pytest.mark.parametrize("values", [{}, POOL, EVERYTHING])
+def test_pods_meet_the_restricted_standard(chart: Chart, values: dict[str, Any]) -> None:
+    deployments = of_kind(chart.objects(values), "Deployment")
+    assert deployments
+    for each in deployments:
+        spec = each["spec"]["template"]["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC"))
+        assert all(not volume.get("hostPath") for volume in spec.get("volumes", ()))
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert "memory" in container["resources"]["limits"]
+            assert container.keys() >= {"startupProbe", "livenessProbe", "readinessProbe"}
+
+
+@pytest.mark.parametrize("values", [POOL, EVERYTHING])
+def test_selectors_ports_and_mounts_exist(chart: Chart, values: dict[str, Any]) -> None:
+    objects = chart.objects(values)
+    deployments = of_kind(objects, "Deployment")
+    assert len(deployments) == 2
+
+    def selected(selector: dict[str, str], namespace: str) -> Object:
+        (found,) = [
+            each
+            for each in deployments
+            if each["metadata"]["namespace"] == namespace
+            and selector.items() <= each["spec"]["template"]["metadata"]["labels"].items()
+        ]
+        return found
+
+    def port_names(deployment: Object) -> set[str]:
+        return {port["name"] for port in deployment["spec"]["template"]["spec"]["containers"][0]["ports"]}
+
+    for each in deployments:
+        assert selected(each["spec"]["selector"]["matchLabels"], each["metadata"]["namespace"]) is each
+        container = each["spec"]["template"]["spec"]["containers"][0]
+        numbers = {port["containerPort"] for port in container["ports"]}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            if "grpc" in container[probe]:
+                assert container[probe]["grpc"]["port"] in numbers
+            else:
+                assert container[probe]["httpGet"]["port"] in port_names(each)
+        volumes = {volume["name"] for volume in each["spec"]["template"]["spec"].get("volumes", ())}
+        assert {mount["name"] for mount in container.get("volumeMounts", ())} == volumes
+    services = of_kind(objects, "Service")
+    assert len(services) == 2
+    for each in services:
+        target = selected(each["spec"]["selector"], each["metadata"]["namespace"])
+        assert {port["targetPort"] for port in each["spec"]["ports"]} <= port_names(target)
+    policies = of_kind(objects, "NetworkPolicy")
+    assert len(policies) == 2
+    for each in policies:
+        target = selected(each["spec"]["podSelector"]["matchLabels"], each["metadata"]["namespace"])
+        let_in = {port["port"] for rule in each["spec"]["ingress"] for port in rule["ports"]}
+        assert let_in == port_names(target)
+    for each in of_kind(objects, "PodDisruptionBudget", "ServiceMonitor"):
+        selected(each["spec"]["selector"]["matchLabels"], each["metadata"]["namespace"])
+    for each in of_kind(objects, "ServiceMonitor"):
+        service = named(services, "Service", each["metadata"]["name"])
+        assert each["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert each["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+
+def test_a_budget_only_for_several_pickers(chart: Chart) -> None:
+    assert of_kind(chart.objects(POOL), "PodDisruptionBudget") == []
+    two = chart.objects(POOL | {"picker": {"replicas": 2}})
+    assert named(two, "PodDisruptionBudget", "heliotrope-picker")["spec"]["maxUnavailable"] == 1
+    assert pod(two, "heliotrope-picker")["topologySpreadConstraints"][0]["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_a_changed_configuration_is_a_rollout_and_nothing_else_is(chart: Chart) -> None:
+    def template(values: dict[str, Any]) -> Object:
+        found: Object = named(chart.objects(POOL | values), "Deployment", "heliotrope-picker")["spec"]["template"]
+        return found
+
+    changed = template({"picker": {"config": {"featureGates": ["flowControl=false"]}}})
+    assert changed["metadata"]["annotations"] != template({})["metadata"]["annotations"]
+    assert template({"picker": {"replicas": 1}, "crds": {"keep": False}}) == template({})
+
+
+def test_tls_is_self_made_from_a_secret_or_off(chart: Chart) -> None:
+    def spec(tls: dict[str, Any]) -> Object:
+        return pod(chart.objects(POOL | {"picker": {"tls": tls}}), "heliotrope-picker")
+
+    assert "--secure-serving" in spec({})["containers"][0]["args"]
+    assert "--cert-path" not in " ".join(spec({})["containers"][0]["args"])
+    secret = spec({"secretName": "picker-tls"})
+    assert "--cert-path=/etc/heliotrope/tls" in secret["containers"][0]["args"]
+    assert [volume["secret"]["secretName"] for volume in secret["volumes"] if "secret" in volume] == ["picker-tls"]
+    off = spec({"enabled": False, "secretName": "picker-tls"})
+    assert "--no-secure-serving" in off["containers"][0]["args"]
+    assert not any("secret" in volume for volume in off["volumes"])
+
+
+def test_requests_in_flight_have_all_the_time_but_what_stopping_takes(chart: Chart) -> None:
+    spec = pod(chart.objects(POOL | {"picker": {"terminationGracePeriodSeconds": 600}}), "heliotrope-picker")
+    arguments = dict(each.removeprefix("--").split("=") for each in spec["containers"][0]["args"] if "=" in each)
+    assert float(arguments["drain-seconds"]) + float(arguments["grace-seconds"]) < spec["terminationGracePeriodSeconds"]
+    assert float(arguments["grace-seconds"]) == 590
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, "heliotrope-operator:0.1.0"),
+        ({"image": {"tag": "v2"}}, "heliotrope-operator:v2"),
+        ({"image": {"registry": "localhost:5000/team/"}}, "localhost:5000/team/heliotrope-operator:0.1.0"),
+        (
+            {"image": {"tag": "v2"}, "operator": {"image": {"digest": f"sha256:{'a' * 64}"}}},
+            f"heliotrope-operator@sha256:{'a' * 64}",
+        ),
+    ],
+)
+def test_images(chart: Chart, values: dict[str, Any], image: str) -> None:
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
+    found = pod(chart.objects(values), "heliotrope-operator")["containers"][0]["image"]
+    assert found == image.replace("0.1.0", version)
+
+
+def test_crds_are_those_of_the_repository(chart: Chart) -> None:
+    """Also to the digit: the largest integers must not pass through floats."""
+    rendered = {each["metadata"]["name"]: each for each in of_kind(chart.objects(), "CustomResourceDefinition")}
+    assert rendered
+    for path in (ROOT / "crds").glob("*.yaml"):
+        ours = yaml.safe_load(path.read_text(encoding="utf-8"))
+        shipped = rendered.pop(ours["metadata"]["name"])
+        assert shipped["spec"] == ours["spec"]
+        assert shipped["metadata"]["labels"].items() >= ours["metadata"]["labels"].items()
+        assert shipped["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert rendered == {}
+
+
+def test_crds_may_go_with_the_release_or_not_come_with_it(chart: Chart) -> None:
+    going = of_kind(chart.objects({"crds": {"keep": False}}), "CustomResourceDefinition")
+    assert len(going) == 4
+    assert not any("annotations" in each["metadata"] for each in going)
+    assert of_kind(chart.objects({"crds": {"install": False}}), "CustomResourceDefinition") == []
+
+
+def test_region_profiles_wait_for_their_crd(chart: Chart) -> None:
+    values: dict[str, Any] = {
+        "regionProfiles": {"no": {"zone": "NO", "source": {"static": {"intensityGramsPerKwh": "34"}}}}
+    }
+    with pytest.raises(HelmError, match="Install first without regionProfiles"):
+        chart.template(values)
+    objects = chart.objects(values, api_versions=["heliotrope.io/v1alpha1/RegionProfile"])
+    assert named(objects, "RegionProfile", "no")["spec"] == values["regionProfiles"]["no"]
+
+
+def test_names_that_yaml_would_take_for_something_else(chart: Chart) -> None:
+    values: dict[str, Any] = {
+        "pool": {"name": "1e3", "namespace": "123"},
+        "operator": {"namespaces": ["1"], "serviceAccount": {"create": False, "name": "yes"}},
+        "picker": {"serviceAccount": {"name": "on"}, "tls": {"secretName": "0x1"}, "homeRegion": "no"},
+    }
+    objects = chart.objects(EVERYTHING | values | {"crds": {"install": False}}, release="on", namespace="null")
+
+    texts = re.compile(r"\.(name|namespace|secretName|serviceAccountName|resourceNames|(labels|matchLabels)\.\S+)$")
+
+    def check(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            for key, child in value.items():
+                assert isinstance(key, str), path
+                check(child, f"{path}.{key}")
+        elif isinstance(value, list):
+            for child in value:
+                check(child, path)
+        elif texts.search(path):
+            assert isinstance(value, str), path
+
+    for each in objects:
+        check(each, each["kind"])
+    assert named(objects, "Deployment", "on-heliotrope-picker")["metadata"]["namespace"] == "123"
+
+
+def test_long_names_are_cut_to_what_the_api_takes(chart: Chart) -> None:
+    objects = chart.objects(EVERYTHING, release="r" * 53, namespace="n" * 63)
+    for each in objects:
+        limit = 63 if each["kind"] in {"Service", "Deployment"} else 253
+        assert len(each["metadata"]["name"]) <= limit
+        assert all(len(str(value)) <= 63 for value in each["metadata"]["labels"].values())
+
+
+def test_egress_is_let_out_only_where_it_was_said(chart: Chart) -> None:
+    default = of_kind(chart.objects(POOL), "NetworkPolicy")
+    assert {kind for each in default for kind in each["spec"]["policyTypes"]} == {"Ingress"}
+    limited = of_kind(chart.objects(EVERYTHING), "NetworkPolicy")
+    assert [each["spec"]["policyTypes"] for each in limited] == [["Ingress", "Egress"]] * 2
+    for each in limited:
+        assert all(rule.get("to") or rule.get("ports") for rule in each["spec"]["egress"])
+        assert {"ports": [{"port": 9091, "protocol": "TCP"}]} in each["spec"]["egress"]
+    assert of_kind(chart.objects(POOL | {"networkPolicy": {"enabled": False}}), "NetworkPolicy") == []
