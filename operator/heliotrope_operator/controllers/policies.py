@@ -221,6 +221,8 @@ def _signals_fresh(regions: Sequence[Region]) -> Finding:
     if missing:
         message = f"carbon drops out of decisions: {', '.join(missing)}"
         return Finding(kind, ConditionStatus.FALSE, "SignalsStale", message)
+    if any(region.freshness is None for region in regions):
+        return Finding(kind, ConditionStatus.UNKNOWN, "SignalsPending", "the sources of the regions are being asked")
     kinds = {
         region.name: f"{region.signal.type} {region.signal.emission_factor}" for region in regions if region.signal
     }
