@@ -69,6 +69,24 @@ class Child:
         """Whether it has not ended."""
         return self._process.returncode is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._process.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it."""
+        self._process.send_signal(number)
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """Wait until it has ended.
+
+        Raises:
+            TimeoutError: if it has not in time.
+        """
+        async with asyncio.timeout(timeout_seconds):
+            await self._process.wait()
+
     async def first_line(self, timeout_seconds: float) -> str:
         """The first line that it prints.
 

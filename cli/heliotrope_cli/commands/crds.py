@@ -18,7 +18,7 @@ def crds(
     *,
     write: Annotated[bool, Parameter(negative="")] = False,
     check: Annotated[bool, Parameter(negative="")] = False,
-    folders: Annotated[tuple[Path, ...], Parameter(name="--folder")] = (
+    folders: Annotated[tuple[Path, ...], Parameter(name="--folder", negative_iterable="")] = (
         Path("crds"),
         Path("charts/heliotrope/files/crds"),
     ),

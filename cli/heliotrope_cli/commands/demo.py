@@ -12,7 +12,7 @@ from heliotrope_cli.commands.extras import needs
 def demo(
     *,
     output: Path = Path("build/demo"),
-    arms: Annotated[tuple[Literal["round_robin", "heliotrope"], ...], Parameter(name="--arm")] = (
+    arms: Annotated[tuple[Literal["round_robin", "heliotrope"], ...], Parameter(name="--arm", negative_iterable="")] = (
         "round_robin",
         "heliotrope",
     ),

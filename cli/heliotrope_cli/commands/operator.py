@@ -15,7 +15,7 @@ Flag = Annotated[bool, Parameter(negative="")]
 
 def operator(
     *,
-    namespaces: Annotated[tuple[str, ...], Parameter(name="--namespace")] = (),
+    namespaces: Annotated[tuple[str, ...], Parameter(name="--namespace", negative_iterable="")] = (),
     all_namespaces: Flag = False,
     kubeconfig: Path | None = None,
     folder: Path | None = None,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heliotrope.decide.decision import Decision
+from heliotrope.decide.feasible import Loss
 from heliotrope.errors import InvalidInputError
 from heliotrope.predict.output_length import OutputLengths
 from heliotrope.units import seconds_from_milliseconds
@@ -113,7 +114,7 @@ class Director:
         result = self._pipeline.run(llm_request, states, started_s, now_unix_s)
         self._decisions.add(now_unix_s, llm_request, result)
         if not result.pick.options:
-            self._reject(request, errors.nothing_feasible(result.pick.reason))
+            self._reject(request, _refusal(llm_request, result))
             return
         chosen = result.pick.options[0]
         prefill_s, first_token_s = _expected_times(llm_request, chosen, result.decision)
@@ -174,6 +175,16 @@ class Director:
                 "decided_by": None if result.decision is None else result.decision.decided_by,
             }
             self._log.debug("request routed", extra={"fields": fields})
+
+
+def _refusal(request: LlmRequest, result: ScheduleResult) -> errors.Rejection:
+    """Too large for every endpoint is the client's to change; anything else is not."""
+    decision = result.decision
+    if decision is not None and all(loss is Loss.CAPACITY for loss in decision.losses):
+        return errors.bad_request(
+            f"a prompt of about {request.prompt_tokens} tokens does not fit into any endpoint's KV cache"
+        )
+    return errors.nothing_feasible(result.pick.reason)
 
 
 def _expected_times(request: LlmRequest, option: Option, decision: Decision | None) -> tuple[float, float]:
