@@ -1,6 +1,8 @@
 """A CSV file of intensities in the reader's file system."""
 
 import asyncio
+import os
+import stat
 from pathlib import Path
 
 from heliotrope.api.v1alpha1.carbonsource import File
@@ -12,7 +14,10 @@ from heliotrope.providers.table import MAX_BYTES, Columns, read_table
 
 
 class FileProvider:
-    """Reads the file in a thread, and again whenever it was replaced or changed."""
+    """Reads the file in a thread, and again whenever it was replaced or changed.
+
+    While a file system hangs, one thread hangs with it and further calls fail at once.
+    """
 
     def __init__(self, path: Path, spec: RegionProfileSpec, source: File, started_unix_s: float) -> None:
         self._path = path
@@ -21,6 +26,7 @@ class FileProvider:
         self._started_unix_s = started_unix_s
         self._version: tuple[int, int, int] | None = None
         self._recorded: Recorded | None = None
+        self._reading = False
 
     async def fetch(self, now_unix_s: float) -> Fetched:
         """The value of the row that holds now; the rows after it are the forecast.
@@ -28,12 +34,21 @@ class FileProvider:
         Raises:
             SignalUnavailableError: if the file cannot be read or has no row for now.
         """
-        recorded = await asyncio.to_thread(self._current)
+        if self._reading:
+            raise SignalUnavailableError(f"{self._path}: is still being read")
+        self._reading = True
+        recorded = await asyncio.to_thread(self._read_unless_known)
         return recorded.at(now_unix_s)
+
+    def _read_unless_known(self) -> Recorded:
+        try:
+            return self._current()
+        finally:
+            self._reading = False
 
     def _current(self) -> Recorded:
         try:
-            status = self._path.stat()
+            status = _status(self._path)
             version = (status.st_ino, status.st_mtime_ns, status.st_size)
             if self._recorded is None or version != self._version:
                 self._recorded = self._read(status.st_size)
@@ -50,3 +65,11 @@ class FileProvider:
         data = self._path.read_bytes()
         series = read_table(data, Columns.of(self._source), compressed=self._path.suffix == ".gz")
         return Recorded.of(series, self._spec, self._source.replay, self._started_unix_s)
+
+
+def _status(path: Path) -> os.stat_result:
+    """What the file system says of a file; reading anything else might never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidInputError("", "is not a file")
+    return status

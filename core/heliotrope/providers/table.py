@@ -91,7 +91,7 @@ def _point(row: list[str], number: int, time: int, value: int, estimated: int | 
         raise InvalidInputError(where, f"{row[value]!r} is not a number") from None
     except InvalidInputError as error:
         raise InvalidInputError(where, str(error)) from error
-    return None if intensity != intensity else Point(start, intensity, guessed)  # noqa: PLR0124 - NaN
+    return None if intensity != intensity else Point(start, intensity, guessed)
 
 
 def _decompressed(data: bytes) -> bytes:

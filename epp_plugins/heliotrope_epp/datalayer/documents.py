@@ -31,7 +31,7 @@ def read_endpoints(data: bytes) -> tuple[Endpoint, ...]:
     documents = [document for document in _documents(data) if document is not None]
     if len(documents) != 1 or not isinstance(documents[0], Mapping) or set(documents[0]) != {"endpoints"}:
         raise InvalidInputError("", "must be one document with the key endpoints and no other")
-    entries = documents[0]["endpoints"] or []
+    entries = [] if documents[0]["endpoints"] is None else documents[0]["endpoints"]
     if not isinstance(entries, list):
         raise InvalidInputError("endpoints", "must be a list")
     names: dict[str, int] = {}

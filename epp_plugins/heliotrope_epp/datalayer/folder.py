@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import os
+import stat
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,6 @@ class FolderSource:
             self._healthy = self._files[self._endpoints_file].problem is None
             found = _assembled(self._files)
             if found != published:
-                _log_problems(published.problems, found.problems)
                 published = found
                 publish(found)
 
@@ -110,7 +110,7 @@ class FolderSource:
         folders = sorted({self._folder, self._endpoints_file.parent})
         told = True
         while True:
-            watched = [_identity(folder) for folder in folders]
+            watched = await asyncio.to_thread(_identities, folders)
             changes = awatch(
                 *folders,
                 watch_filter=None,
@@ -125,7 +125,7 @@ class FolderSource:
                     async for _ in changes:
                         await look()
                         told = True
-                        if watched != [_identity(folder) for folder in folders]:
+                        if watched != await asyncio.to_thread(_identities, folders):
                             break  # replaced by another folder of that name: watch that one
             except OSError as error:
                 if told:
@@ -167,7 +167,7 @@ def _read(path: Path, before: _File | None, parse: Callable[[bytes], Content], *
         FileNotFoundError: if a file that is not required is gone.
     """
     try:
-        status = path.stat()
+        status = _status(path)
         version = (status.st_ino, status.st_mtime_ns, status.st_size)
         if before is not None and before.version == version:
             return before
@@ -186,6 +186,14 @@ def _read(path: Path, before: _File | None, parse: Callable[[bytes], Content], *
     return _File(version if settled else None, content)
 
 
+def _status(path: Path) -> os.stat_result:
+    """What the file system says of a file; reading anything else might never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidInputError("", "is not a file")
+    return status
+
+
 def _stable_bytes(path: Path) -> bytes:
     """The bytes of a file that nobody wrote to meanwhile.
 
@@ -199,12 +207,12 @@ def _stable_bytes(path: Path) -> bytes:
             before = os.fstat(file.fileno())
             data = file.read(MAX_FILE_BYTES + 1)
             after = os.fstat(file.fileno())
+        if len(data) > MAX_FILE_BYTES:
+            raise InvalidInputError("", f"is larger than {MAX_FILE_BYTES} bytes")
         if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, len(data)):
             if not data:
                 raise InvalidInputError("", "is empty; delete the file if nothing in it is to hold")
             return data
-        if len(data) > MAX_FILE_BYTES:
-            raise InvalidInputError("", f"is larger than {MAX_FILE_BYTES} bytes")
     raise InvalidInputError("", "is being written; write to a file of another ending and rename it")
 
 
@@ -234,20 +242,14 @@ def _assembled(files: Mapping[Path, _File]) -> Resources:
     )
 
 
-def _log_problems(before: tuple[str, ...], now: tuple[str, ...]) -> None:
-    for problem in _new(before, now):
-        _log.warning("%s; what was last read stays in force", problem)
-    for problem in _new(now, before):
-        _log.info("no longer: %s", problem)
-
-
-def _new(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[str]:
-    return (problem for problem in now if problem not in before)
-
-
-def _identity(folder: Path) -> tuple[int, int] | None:
-    try:
-        status = folder.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+def _identities(folders: Sequence[Path]) -> list[tuple[int, int] | None]:
+    """What tells folders of the same name apart; None where there is none."""
+    found: list[tuple[int, int] | None] = []
+    for folder in folders:
+        try:
+            status = folder.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_dev, status.st_ino))
+    return found

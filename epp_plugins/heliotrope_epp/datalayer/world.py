@@ -87,6 +87,7 @@ class _Variant:
     resource: WorkloadVariant
     engine: EngineModel | None
     embodied: Embodied | None
+    price_per_hour: float | None
 
 
 def _resolved_variants(
@@ -96,6 +97,9 @@ def _resolved_variants(
     problems: list[str],
 ) -> list[_Variant]:
     resolved = []
+    currencies = {variant.spec.currency for variant in variants if variant.spec.price_per_hour is not None}
+    if len(currencies) > 1:
+        problems.append(f"WorkloadVariants have prices in {', '.join(sorted(currencies))}: cost is unknown everywhere")
     for variant in sorted(variants, key=_qualified):
         name = f"WorkloadVariant {_qualified(variant)}"
         engine = None
@@ -106,7 +110,8 @@ def _resolved_variants(
         ref = variant.spec.region_ref
         if ref is not None and ref.name not in regions:
             problems.append(f"{name}: spec.regionRef.name: there is no RegionProfile {ref.name!r}")
-        resolved.append(_Variant(variant, engine, embodied(variant)))
+        price = variant.spec.price_per_hour if len(currencies) == 1 else None
+        resolved.append(_Variant(variant, engine, embodied(variant), price))
     return resolved
 
 
@@ -141,7 +146,7 @@ def _traits(
         region=region,
         engine=variant.engine,
         quality=spec.quality,
-        price_per_hour=spec.price_per_hour,
+        price_per_hour=variant.price_per_hour,
         embodied=variant.embodied,
     )
 

@@ -184,10 +184,7 @@ class Reflector(Generic[T]):
         try:
             self._objects[key] = self._convert(item)
         except InvalidInputError as error:
-            problem = f"{item.get('kind') or self._collection.plural} {key}: {error}"
-            if self._problems.get(key) != problem:
-                _log.warning("%s; what was last read stays in force", problem)
-            self._problems[key] = problem
+            self._problems[key] = f"{self._collection.plural} {key}: {error}"
         else:
             self._problems.pop(key, None)
 

@@ -1,0 +1,131 @@
+"""Resources in the units of decisions."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from tests.support.resource_documents import COEFFICIENTS, changed, workload_variant
+
+from heliotrope.api.documents import parse
+from heliotrope.api.v1alpha1 import CarbonPolicy, WorkloadVariant
+from heliotrope.decide.candidates import Embodied
+from heliotrope.decide.from_resources import decision_policy, embodied, engine_model
+from heliotrope.decide.policy import DecisionPolicy, Objective, Term
+from heliotrope.engine import profiles
+from heliotrope.engine.model import EngineModel
+from heliotrope.errors import UnknownProfileError
+
+
+def policy(**spec: Any) -> DecisionPolicy:
+    document = {
+        "apiVersion": "heliotrope.io/v1alpha1",
+        "kind": "CarbonPolicy",
+        "metadata": {"name": "green", "namespace": "llm"},
+        "spec": {"targetRefs": [{"name": "pool"}], "slo": {"ttft": "1s500ms", "tpot": "71ms"}} | spec,
+    }
+    resource = parse(document)
+    assert isinstance(resource, CarbonPolicy)
+    return decision_policy(resource)
+
+
+def variant(document: dict[str, Any]) -> WorkloadVariant:
+    resource = parse(document)
+    assert isinstance(resource, WorkloadVariant)
+    return resource
+
+
+def test_a_policy_that_only_promises_latency() -> None:
+    made = policy()
+
+    assert made.name == "llm/green"
+    assert (made.ttft_slo_seconds, made.tpot_slo_seconds) == (1.5, 0.071)
+    assert (made.objective, made.order) == (
+        Objective.LEXICOGRAPHIC,
+        (Term.CARBON, Term.ENERGY, Term.COST, Term.LATENCY),
+    )
+    assert made.tolerances == {Term.CARBON: 0.05, Term.ENERGY: 0.05, Term.COST: 0.05, Term.LATENCY: 0.0}
+    assert (made.quality_floor, made.allowed_regions) == (None, None)
+    assert (made.include_embodied, made.include_water) == (False, False)
+    assert made.enforce is False  # Advise is the default
+
+
+def test_every_setting_arrives() -> None:
+    made = policy(
+        objective={
+            "mode": "Weighted",
+            "order": ["energy", "carbon"],
+            "tolerancesPercent": {"carbon": 1, "energy": 2, "cost": 3, "latency": 4},
+            "weights": {"latency": "1", "energy": "2", "carbon": "3", "cost": "4", "risk": "9"},
+            "softMultiplierWeight": "2.5",
+        },
+        qualityFloor="0.6",
+        placement={"allowedRegions": ["spain", "norway"]},
+        accountingBoundary={"embodied": True, "water": True},
+        enforcement="Enforce",
+    )
+
+    assert (made.objective, made.order) == (Objective.WEIGHTED, (Term.ENERGY, Term.CARBON))
+    assert made.tolerances == {Term.CARBON: 0.01, Term.ENERGY: 0.02, Term.COST: 0.03, Term.LATENCY: 0.04}
+    assert made.weights == {Term.LATENCY: 1.0, Term.ENERGY: 2.0, Term.CARBON: 3.0, Term.COST: 4.0}
+    assert made.soft_weight == 2.5
+    assert (made.quality_floor, made.allowed_regions) == (0.6, frozenset({"spain", "norway"}))
+    assert (made.include_embodied, made.include_water, made.enforce) == (True, True, True)
+
+
+@pytest.mark.parametrize("mode", ["Lexicographic", "Weighted", "SoftMultiplier"])
+def test_every_mode_of_the_api_has_its_objective(mode: str) -> None:
+    assert policy(objective={"mode": mode, "weights": {"carbon": "1"}}).objective.value == mode
+
+
+def test_coefficients_become_the_engine_model_unchanged() -> None:
+    document = changed(workload_variant("coefficients"), {"spec.engine": {"coefficients": COEFFICIENTS}})
+
+    model = engine_model(variant(document), {})
+
+    assert model is not None
+    assert (model.accelerator, model.tensor_parallel) == ("H100-SXM-80GB", 1)
+    assert model.name == f"llm/{document['metadata']['name']}"
+    assert model.prefill.seconds_per_token_squared == 7.1844e-10
+    assert model.decode.alpha_seconds == (0.0077625, 0.000045395, 6.9198e-8)
+    assert (model.energy.decode_joules_per_request, model.idle_watts) == (0.02521, 121.7)
+    assert (model.kv_capacity_tokens, model.clock_mhz) == (426784, 1980)
+
+
+def test_the_api_has_a_field_for_every_coefficient_of_the_model() -> None:
+    document = changed(workload_variant("coefficients"), {"spec.engine": {"coefficients": COEFFICIENTS}})
+    engine = variant(document).spec.engine
+    assert engine is not None
+    assert engine.coefficients is not None
+
+    stated = set(engine.coefficients.model_dump()) | {"name", "model", "accelerator", "tensor_parallel"}
+
+    assert stated == {each.name for each in fields(EngineModel)}
+
+
+def test_a_profile_by_name() -> None:
+    shipped = {"llama-3.1-8b-h100": profiles.load("llama-3.1-8b-h100")}
+    made = variant(changed(workload_variant(), {"spec.engine": {"profile": "llama-3.1-8b-h100"}}))
+
+    assert engine_model(made, shipped) == shipped["llama-3.1-8b-h100"]
+    with pytest.raises(UnknownProfileError, match=r"spec\.engine\.profile: .*shipped are a, b"):
+        engine_model(made, dict.fromkeys(("b", "a"), shipped["llama-3.1-8b-h100"]))
+
+
+def test_limits_of_the_variant_replace_those_of_the_profile() -> None:
+    shipped = profiles.load("llama-3.1-8b-h100")
+    made = variant(workload_variant())  # states 32 and 4096
+
+    model = engine_model(made, {"llama-3.1-8b-h100": shipped})
+
+    assert model is not None
+    assert (model.max_num_seqs, model.max_num_batched_tokens) == (32, 4096)
+    assert model.prefill == shipped.prefill
+
+
+def test_what_a_variant_does_not_state_is_unknown() -> None:
+    document = workload_variant()
+    del document["spec"]["engine"], document["spec"]["embodiedCarbon"]
+
+    assert engine_model(variant(document), {}) is None
+    assert embodied(variant(document)) is None
+    assert embodied(variant(workload_variant())) == Embodied(310_000.0, 43_800 * 3600.0)

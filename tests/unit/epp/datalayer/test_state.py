@@ -1,0 +1,54 @@
+"""An endpoint's load, projected to now."""
+
+import math
+
+import pytest
+
+from heliotrope.engine import profiles
+from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
+from heliotrope_epp.datalayer.inflight import Dispatch
+from heliotrope_epp.datalayer.state import EndpointState
+
+ENDPOINT = Endpoint("a", "llm", "10.0.0.1", 8000)
+
+
+def metrics(**values: float) -> EngineMetrics:
+    fields = {"running": 3.0, "waiting": 1.0, "kv_usage": 0.5, "block_size": 16, "num_blocks": 100} | values
+    return EngineMetrics(10.0, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "known", [None, EngineMetrics(10.0, running=1.0), EngineMetrics(10.0, waiting=1.0), EngineMetrics(0.0, 1.0, 1.0)]
+)
+def test_missing_or_stale_metrics_are_unknown_never_zero(known: EngineMetrics | None) -> None:
+    state = EndpointState(ENDPOINT, metrics=known)
+
+    load = state.load(now_s=11.0, stale_after_s=2.0)
+
+    assert all(math.isnan(value) for value in (load.running, load.waiting, load.kv_tokens, load.requests))
+
+
+def test_what_others_sent_stays_and_our_own_is_counted_by_ourselves() -> None:
+    state = EndpointState(ENDPOINT, metrics=metrics())
+    own = [Dispatch(9.0, 100.0, 80.0, 9.5), Dispatch(10.5, 200.0, 150.0, 12.0)]
+    for each in own:
+        state.inflight.add(each, 0.0)
+    state.inflight_at_scrape = 1
+
+    load = state.load(now_s=11.0, stale_after_s=2.0)
+
+    assert load.running == 1.0 + 3.0  # our first one, and three of the four seen
+    assert (load.waiting, load.waiting_tokens) == (1.0, 150.0)
+    assert load.kv_tokens == 0.5 * 16 * 100 + 200.0
+
+    for each in own:
+        state.inflight.remove(each)
+    assert state.load(11.0, 2.0).requests == 3.0
+
+
+def test_kv_tokens_by_the_engine_model_where_the_page_has_no_geometry() -> None:
+    model = profiles.load("llama-3.1-8b-h100")
+    bare = EngineMetrics(10.0, running=0.0, waiting=0.0, kv_usage=0.25)
+
+    assert EndpointState(ENDPOINT, Traits(engine=model), bare).load(10.0, 2.0).kv_tokens == model.kv_capacity_tokens / 4
+    assert math.isnan(EndpointState(ENDPOINT, Traits(), bare).load(10.0, 2.0).kv_tokens)

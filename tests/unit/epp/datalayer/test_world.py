@@ -1,0 +1,198 @@
+"""What resources mean for endpoints."""
+
+import itertools
+from typing import Any
+
+import pytest
+from tests.unit.epp.datalayer.objects import endpoint, policy, region, variant
+
+from heliotrope.decide.candidates import Embodied
+from heliotrope.engine import profiles
+from heliotrope_epp.datalayer.resources import PoolRef, Resources
+from heliotrope_epp.datalayer.world import effective_policy, resolve
+
+PROFILES = {name: profiles.load(name) for name in profiles.available()}
+POOL = PoolRef("llm", "pool")
+
+
+def test_an_endpoint_without_any_resource_is_known_by_nothing() -> None:
+    world = resolve(Resources(endpoints=(endpoint("a"),)), POOL, PROFILES)
+
+    (traits,) = world.traits.values()
+    assert (traits.variant, traits.region, traits.engine, traits.quality) == (None, None, None, None)
+    assert (traits.price_per_hour, traits.embodied) == (None, None)
+    assert (world.policy, world.problems, world.conflicts) == (None, (), ())
+
+
+def test_a_variant_gives_its_endpoints_what_it_states() -> None:
+    big = variant(
+        "big",
+        regionRef={"name": "spain"},
+        engine={"profile": "llama-3.1-8b-h100"},
+        quality="0.7",
+        pricePerHour="2.5",
+        embodiedCarbon={"gramsCo2e": 310_000, "lifetime": "10h"},
+    )
+    resources = Resources(
+        endpoints=(endpoint("a", {"v": "big"}), endpoint("bb", {"v": "small"})),
+        variants=(big,),
+        regions=(region("spain"),),
+    )
+
+    world = resolve(resources, POOL, PROFILES)
+
+    traits = world.traits["llm/a"]
+    assert traits.variant == "llm/big"
+    assert traits.region == "spain"
+    assert traits.engine == PROFILES["llama-3.1-8b-h100"]
+    assert (traits.quality, traits.price_per_hour) == (0.7, 2.5)
+    assert traits.embodied == Embodied(grams_co2e=310_000.0, lifetime_seconds=36_000.0)
+    assert world.traits["llm/bb"].variant is None
+    assert world.problems == ()
+
+
+def test_a_variant_claims_only_its_own_namespace() -> None:
+    elsewhere = variant("v", namespace="other", select={"v": "x"})
+    default = variant("w", namespace=None, select={"v": "x"})
+
+    world = resolve(Resources(endpoints=(endpoint("a", {"v": "x"}),), variants=(elsewhere, default)), POOL, PROFILES)
+
+    assert world.traits["llm/a"].variant is None
+
+
+def test_where_variants_overlap_the_first_by_name_holds_and_it_is_said() -> None:
+    both = tuple(variant(name, select={"v": "x"}) for name in ("zeta", "alpha"))
+
+    world = resolve(
+        Resources(endpoints=(endpoint("a", {"v": "x"}), endpoint("bb", {"v": "x"})), variants=both), POOL, PROFILES
+    )
+
+    assert {traits.variant for traits in world.traits.values()} == {"llm/alpha"}
+    assert world.problems == ("WorkloadVariants llm/alpha, llm/zeta select the same endpoints; llm/alpha holds",)
+
+
+LABEL = {"heliotrope.io/region": "norway"}
+
+
+@pytest.mark.parametrize(
+    ("ref", "labels", "node", "expected"),
+    [
+        ("spain", LABEL, "eu-1", "spain"),
+        (None, LABEL, "eu-1", "norway"),
+        (None, {}, "eu-1", "brazil"),
+        (None, {}, "mars", None),
+        (None, {}, None, None),
+    ],
+)
+def test_the_region_is_the_variants_else_the_labels_else_the_nodes(
+    ref: str | None, labels: dict[str, str], node: str | None, expected: str | None
+) -> None:
+    spec: dict[str, Any] = {} if ref is None else {"regionRef": {"name": ref}}
+    resources = Resources(
+        endpoints=(endpoint("a", {"v": "x"} | labels, node_region=node),),
+        variants=(variant("v", select={"v": "x"}, **spec),),
+        regions=(region("spain"), region("norway"), region("brazil", topologyRegions=["eu-1", "eu-2"])),
+    )
+
+    world = resolve(resources, POOL, PROFILES)
+
+    assert world.traits["llm/a"].region == expected
+    assert world.problems == ()
+
+
+def test_regions_that_do_not_exist_are_named_and_kept() -> None:
+    resources = Resources(
+        endpoints=(endpoint("a", {"v": "x"}), endpoint("bb", LABEL)),
+        variants=(variant("v", select={"v": "x"}, regionRef={"name": "spain"}),),
+    )
+
+    world = resolve(resources, POOL, PROFILES)
+
+    assert (world.traits["llm/a"].region, world.traits["llm/bb"].region) == ("spain", "norway")
+    assert world.problems == (
+        "WorkloadVariant llm/v: spec.regionRef.name: there is no RegionProfile 'spain'",
+        "endpoint llm/bb: label heliotrope.io/region: there is no RegionProfile 'norway'",
+    )
+
+
+def test_a_node_region_that_two_profiles_claim_goes_to_the_first_by_name() -> None:
+    resources = Resources(
+        endpoints=(endpoint("a", node_region="eu"),),
+        regions=(region("b", topologyRegions=["eu"]), region("a", topologyRegions=["eu"])),
+    )
+
+    world = resolve(resources, POOL, PROFILES)
+
+    assert world.traits["llm/a"].region == "a"
+    assert world.problems == ("RegionProfile b: spec.topologyRegions: 'eu' is already claimed by 'a', which holds",)
+
+
+def test_an_engine_profile_that_does_not_ship_is_a_problem_and_the_engine_unknown() -> None:
+    resources = Resources(
+        endpoints=(endpoint("a", {"v": "v"}),),
+        variants=(variant("v", engine={"profile": "tpu"}, quality="0.5"),),
+        problems=("of the source",),
+    )
+
+    world = resolve(resources, POOL, PROFILES)
+
+    assert (world.traits["llm/a"].engine, world.traits["llm/a"].quality) == (None, 0.5)
+    assert world.problems[0] == "of the source"
+    assert "WorkloadVariant llm/v: spec.engine.profile: no engine profile 'tpu'" in world.problems[1]
+
+
+def test_prices_in_two_currencies_are_not_compared() -> None:
+    variants = (variant("a", pricePerHour="2", currency="EUR"), variant("b", pricePerHour="2"), variant("c"))
+    endpoints = (endpoint("a", {"v": "a"}), endpoint("bb", {"v": "b"}))
+
+    mixed = resolve(Resources(endpoints=endpoints, variants=variants), POOL, PROFILES)
+    single = resolve(Resources(endpoints=endpoints, variants=variants[1:]), POOL, PROFILES)
+
+    assert [traits.price_per_hour for traits in mixed.traits.values()] == [None, None]
+    assert mixed.problems == ("WorkloadVariants have prices in EUR, USD: cost is unknown everywhere",)
+    assert [traits.price_per_hour for traits in single.traits.values()] == [None, 2.0]
+
+
+OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def test_the_oldest_policy_on_the_pool_holds_whatever_the_order() -> None:
+    policies = (
+        policy("aaa", created=NEW),
+        policy("zzz", created=OLD),
+        policy("other-pool", pool="another", created="2020-01-01T00:00:00Z"),
+        policy("other-namespace", namespace="else", created="2020-01-01T00:00:00Z"),
+    )
+    for order in itertools.permutations(policies):
+        world = resolve(Resources(policies=order), POOL, PROFILES)
+
+        assert world.policy is not None
+        assert world.policy.name == "llm/zzz"
+        assert world.policy_resource is policies[1]
+        assert world.conflicts == ("llm/aaa",)
+
+
+def test_of_policies_equally_old_the_first_by_name_holds() -> None:
+    holding, losers = effective_policy(
+        [policy("b", created=OLD), policy("c", created=OLD), policy("a", created=OLD)], POOL
+    )
+
+    assert holding is not None
+    assert holding.metadata.name == "a"
+    assert [each.metadata.name for each in losers] == ["b", "c"]
+
+
+def test_a_policy_may_name_several_pools() -> None:
+    spread = policy("a", targetRefs=[{"name": "first"}, {"name": "pool"}])
+
+    assert effective_policy([spread], POOL)[0] is spread
+
+
+def test_a_folder_is_a_pool_of_its_own_and_goes_by_namespace_and_name() -> None:
+    policies = [policy("b", namespace="x", pool="p"), policy("c", namespace=None, pool="q"), policy("a", namespace="x")]
+
+    world = resolve(Resources(policies=tuple(policies)), None, PROFILES)
+
+    assert world.policy is not None
+    assert world.policy.name == "default/c"
+    assert world.conflicts == ("x/a", "x/b")
