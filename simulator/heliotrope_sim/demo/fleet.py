@@ -41,8 +41,10 @@ class PickerPorts:
     admin: int
 
 
-async def start_engines(scenario: Scenario, folder: Path) -> tuple[Child, list[RunningEngine]]:
-    """Start all emulated engines in one process.
+async def start_engines(
+    scenario: Scenario, folder: Path, *, time_scale: float = 1.0
+) -> tuple[Child, list[RunningEngine]]:
+    """Start all emulated engines in one process; `time_scale` 1000 makes them answer almost at once.
 
     Raises:
         ChildError: if they do not come up.
@@ -56,6 +58,7 @@ async def start_engines(scenario: Scenario, folder: Path) -> tuple[Child, list[R
                 "profile": scenario.profile,
                 "model": scenario.model,
                 "max_num_seqs": scenario.max_num_seqs,
+                "time_scale": time_scale,
                 "seed": scenario.seed + index,
             }
             for index, (name, _) in enumerate(names)
