@@ -1,5 +1,6 @@
 """Configurations that load, and what they become."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,11 @@ import pytest
 from heliotrope.errors import InvalidInputError
 from heliotrope_epp.config.loaded import LoadedConfig
 from heliotrope_epp.config.loader import load
+from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.builtin import builtin_registry
+from heliotrope_epp.plugins.interface import LlmRequest
+from heliotrope_epp.plugins.kinds import PluginKind, Stability
+from heliotrope_epp.plugins.parameters import NoParameters
 from heliotrope_epp.plugins.pickers.carbon import CarbonPicker
 from heliotrope_epp.plugins.pickers.max_score import MaxScorePicker
 from heliotrope_epp.plugins.pickers.random_choice import RandomPicker
@@ -140,6 +145,25 @@ def test_a_required_producer_is_made_once_and_not_beside_a_declared_one() -> Non
         assert len(loaded(HEAD + f"plugins: [{plugins}]").scheduling.producers) == 1
     named = "{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: mine}}"
     assert len(loaded(HEAD + f"plugins: [{named}, {declared}]").scheduling.producers) == 1
+
+
+class Belief:
+    """A producer of another kind."""
+
+    def cached_tokens(self, request: LlmRequest, states: Sequence[EndpointState]) -> Sequence[float]:
+        return [0.0] * len(states)
+
+    def routed(self, request: LlmRequest, state: EndpointState) -> None: ...
+
+    def forget(self, endpoint_key: str) -> None: ...
+
+
+def test_a_producer_that_a_scorer_names_stands_in_for_the_one_it_requires() -> None:
+    registry = builtin_registry()
+    registry.register("theirs", PluginKind.PRODUCER, NoParameters, lambda *_: Belief(), Stability.BETA)
+    scorer = "{type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: theirs}}"
+    producers = load(HEAD + f"plugins: [{scorer}, {{type: theirs}}]", registry).scheduling.producers
+    assert [type(producer) for producer in producers] == [Belief]
 
 
 def test_producers_run_always_only_if_the_configuration_has_or_needs_them() -> None:

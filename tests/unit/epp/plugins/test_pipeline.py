@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.epp.plugins.builders import NOW_S, NOW_UNIX_S, Carbon, advise, metrics, request, state
 
-from heliotrope.decide.candidates import FloatColumn
+from heliotrope.decide.candidates import FloatColumn, RegionView
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer.state import EndpointState, Load
@@ -117,6 +117,24 @@ def test_advice_is_told_and_not_followed(text: str) -> None:
     assert not result.enforced
     assert result.decision is not None
     assert result.decision.endpoint == "default/clean"
+
+
+class Counting(Carbon):
+    """Counts evaluations: each asks for the regions once."""
+
+    evaluations = 0
+
+    def regions(self) -> dict[str, RegionView]:
+        self.evaluations += 1
+        return super().regions()
+
+
+@pytest.mark.parametrize("text", ["", QUEUE_THEN_CARBON])
+@pytest.mark.parametrize("policy", [POLICY, advise(POLICY)])
+def test_the_policy_is_evaluated_once(text: str, policy: DecisionPolicy) -> None:
+    carbon = Counting(policy, dirty=500.0, clean=20.0)
+    run(pipeline(text, carbon), regions())
+    assert carbon.evaluations == 1
 
 
 def test_a_policy_that_rules_everything_out_is_obeyed_only_when_enforced() -> None:
