@@ -225,11 +225,13 @@ async def test_the_gateway_answers_while_the_decision_is_pending(serve: Serve) -
     stream = await opened(running)
     await stream.request_body(b"{}", end=True)
     request = await running.recorder.request()
-    await stream.response_headers(((":status", "408"),), end=True)
+    await stream.response_headers(((":status", "408"),))
     assert (await stream.read()).WhichOneof("response") == "response_headers"
-    assert await stream.read() is None
     assert running.recorder.cancellations == [request]
     assert not request.route(ENDPOINT, ctx=1)
+    await stream.response_body(b"timeout", end=True)
+    assert (await stream.read()).response_body.response.body_mutation.streamed_response.body == b"timeout"
+    assert await stream.read() is None
 
 
 async def test_a_second_end_of_the_body_is_ignored_while_the_decision_is_pending(serve: Serve) -> None:

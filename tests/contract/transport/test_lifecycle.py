@@ -80,10 +80,11 @@ async def test_watchers_do_not_hold_up_the_shutdown(running: Running) -> None:
     stub = health_pb2_grpc.HealthStub(running.client.channel)
     watch = stub.Watch(health_pb2.HealthCheckRequest(service=""))
     await watch.read()
+    last = asyncio.ensure_future(watch.read())
     began = time.monotonic()
     await running.server.shutdown(15.0)
     assert time.monotonic() - began < 10.0
-    assert (await watch.read()).status == NOT_SERVING
+    assert (await last).status == NOT_SERVING
 
 
 async def test_health_has_its_own_port_if_asked_for(server: Server) -> None:

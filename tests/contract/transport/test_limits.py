@@ -141,6 +141,14 @@ async def test_bodies_count_while_their_decision_is_pending(serve: Serve) -> Non
     await running.settled()
 
 
+async def test_a_body_is_let_go_when_it_is_sent_on(running: Running) -> None:
+    stream = running.client.open()
+    await stream.post(b"x" * 1000)
+    await eventually(lambda: running.server.stats().buffered_bytes == 0)
+    assert running.server.stats().routed == 1
+    await stream.respond()
+
+
 async def test_too_many_streams(serve: Serve) -> None:
     """Whether the client or the transport holds the rest back, nobody else is hurt."""
     held: list[Request] = []

@@ -49,6 +49,16 @@ async def test_a_buffered_body_is_replaced_in_one_message(serve: Serve) -> None:
     await stream.respond()
 
 
+async def test_a_replaced_buffered_body_before_trailers_has_no_length(serve: Serve) -> None:
+    running = await serve(Recorder(lambda request: request.route(ENDPOINT, body=b"other", ctx=1)))
+    stream = running.client.open(request_mode=Mode.BUFFERED)
+    await stream.request_headers()
+    await stream.read()
+    await stream.request_body(b"original")
+    assert "content-length" not in set_headers(await stream.read(), "request_body")
+    await stream.respond()
+
+
 async def test_a_buffered_body_before_trailers_is_decided_and_the_trailers_answered(running: Running) -> None:
     stream = running.client.open(request_mode=Mode.BUFFERED)
     await stream.request_headers()

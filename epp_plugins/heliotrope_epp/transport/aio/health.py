@@ -61,12 +61,13 @@ class Health:
         """`Watch`: the status now and at each change."""
         last: Any = None
         while True:
-            changed = self._changed
+            # Taken before the write, during which either may change.
+            changed, closed = self._changed, self._closed
             status = self._status(request.service) or _UNKNOWN
             if status is not last:
                 await context.write(status)
                 last = status
-            if self._closed:
+            if closed:
                 return
             await changed.wait()
 
