@@ -38,6 +38,6 @@ def _declared(specs: Sequence[PluginSpec], registry: PluginRegistry) -> list[Sch
     found = []
     for spec in specs:
         plugin = registry.find(spec.type)
-        if plugin is None or plugin.kind in _IN_PROFILES:  # an unknown type is reported where it is declared
+        if plugin is not None and plugin.kind in _IN_PROFILES:
             found.append(SchedulingPlugin.model_validate({"pluginRef": spec.name or spec.type}))
     return found

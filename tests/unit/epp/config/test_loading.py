@@ -242,6 +242,8 @@ def test_the_deprecated_parser_key() -> None:
     config = loaded(HEAD + "parser: {pluginRef: openai-parser}")
     assert config.parsers == ("openai-parser",)
     assert config.warnings == ("parser is deprecated; use requestHandler.parsers",)
+    both = "parser: {pluginRef: zzz}\nrequestHandler: {parsers: [{pluginRef: openai-parser}]}"
+    assert loaded(HEAD + both).parsers == ("openai-parser",)
 
 
 @pytest.mark.parametrize(
