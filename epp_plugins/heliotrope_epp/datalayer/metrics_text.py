@@ -108,12 +108,13 @@ def _samples(page: bytes, name: bytes | None) -> Iterator[tuple[bytes, float | N
         if end < 0:
             end = len(page)
         rest = page[start + len(needle) : end]
-        if rest[:1] == b"{":
-            labels, _, value = rest[1:].rpartition(b"}")
-            yield labels, _number(value)
-        elif rest[:1] in (b" ", b"\t"):
-            yield b"", _number(rest)
-        start = page.find(needle, end)
+        if rest[:1] not in (b"{", b" ", b"\t"):
+            start = page.find(needle, end)  # another metric, whose name begins alike
+            continue
+        labels, _, value = rest[1:].rpartition(b"}") if rest[:1] == b"{" else (b"", b"", rest)
+        yield labels, _number(value)
+        # The format keeps the series of a metric together.
+        start = end if page.startswith(needle, end) else -1
 
 
 def _number(text: bytes) -> float | None:

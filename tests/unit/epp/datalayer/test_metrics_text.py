@@ -77,20 +77,28 @@ def test_one_sample(line: bytes, running: float | None) -> None:
 
 def test_engine_cores_behind_one_port_count_together() -> None:
     page = b"".join(
-        b'vllm:num_requests_running{engine="%d"} %d\n'
-        b'vllm:kv_cache_usage_perc{engine="%d"} %f\n'
-        b'vllm:cache_config_info{block_size="16",engine="%d",num_gpu_blocks="100"} 1\n'
-        b'vllm:engine_sleep_state{engine="%d",sleep_state="awake"} 1\n'
-        % (core, 3 + core, core, 0.25 * (core + 1), core, core)
-        for core in range(2)
+        line % core
+        for line in (
+            b'vllm:num_requests_running{engine="%d"} 3\n',
+            b'vllm:kv_cache_usage_perc{engine="%d"} 0.%d\n',
+            b'vllm:cache_config_info{block_size="16",engine="%d",num_gpu_blocks="100"} 1\n',
+            b'vllm:engine_sleep_state{engine="%d",sleep_state="awake"} 1\n',
+        )
+        for core in ((0, 2)[: line.count(b"%d")], (1, 4)[: line.count(b"%d")])
     )
 
     metrics = engine_metrics(page, VLLM, 0.0)
 
-    assert metrics.running == 7.0
-    assert metrics.kv_usage == 0.375
+    assert metrics.running == 6.0
+    assert metrics.kv_usage == pytest.approx(0.3)
     assert (metrics.block_size, metrics.num_blocks) == (16, 200)
     assert metrics.asleep is False
+
+
+def test_a_metric_whose_name_begins_alike_may_come_first() -> None:
+    page = b'vllm:num_requests_waiting_by_reason{reason="capacity"} 9\nup 1\nvllm:num_requests_waiting 2\n'
+
+    assert engine_metrics(page, VLLM, 0.0).waiting == 2.0
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:
