@@ -15,6 +15,9 @@ SAMPLE_SECONDS = 0.5
 ENERGY_METRIC = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 RUNNING_METRIC = "vllm:num_requests_running"
 WAITING_METRIC = "vllm:num_requests_waiting"
+LATENESS_SUM_METRIC = "heliotrope_emulator_step_lateness_seconds_sum"
+STEPS_METRIC = "heliotrope_emulator_step_lateness_seconds_count"
+METRICS = (ENERGY_METRIC, RUNNING_METRIC, WAITING_METRIC, LATENESS_SUM_METRIC, STEPS_METRIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,9 @@ class Sample:
     accelerator_joules: float
     running: float
     waiting: float
+    lateness_seconds: float
+    """Sum over all steps so far of how late the emulator was with them."""
+    steps: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +80,23 @@ class Meter:
     async def _sample(self, session: aiohttp.ClientSession, engine: MeteredEngine) -> None:
         async with session.get(f"{engine.url}/metrics") as response:
             text = await response.text()
-        values = sums_by_name(text, (ENERGY_METRIC, RUNNING_METRIC, WAITING_METRIC))
+        values = sums_by_name(text, METRICS)
         self.samples[engine.name].append(
             Sample(
                 at_s=asyncio.get_running_loop().time(),
                 accelerator_joules=joules_from_millijoules(values[ENERGY_METRIC]),
                 running=values[RUNNING_METRIC],
                 waiting=values[WAITING_METRIC],
+                lateness_seconds=values[LATENESS_SUM_METRIC],
+                steps=values[STEPS_METRIC],
             )
         )
+
+    def mean_lateness_seconds(self) -> float:
+        """How late the emulated engines' steps were on average: what the machine adds to the model's latencies."""
+        last = [samples[-1] for samples in self.samples.values() if samples]
+        steps = sum(s.steps for s in last)
+        return sum(s.lateness_seconds for s in last) / steps if steps else 0.0
 
     def mean_running(self, region: str, start_s: float, end_s: float) -> float:
         """Mean batch of a region's engines between two times of the loop's clock; NaN without a sample there."""

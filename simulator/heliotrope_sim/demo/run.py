@@ -24,6 +24,8 @@ from heliotrope_sim.demo.table import comparison_table, live_table
 from heliotrope_sim.gateway.install import install_envoy
 from heliotrope_sim.workload.trace import load_azure, stretch
 
+LATE_MILLISECONDS = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
@@ -59,6 +61,13 @@ def run_demo(scenario: Scenario, output: Path, arms: Sequence[ArmName], console:
     report_path.write_text(html(states, scenario, result))
     if len(states) == len(ArmName):
         console.print(comparison_table(result))
+    lateness_ms = max(entry["mean_step_lateness_ms"] for entry in result["emulation"].values())
+    if lateness_ms > LATE_MILLISECONDS:
+        console.print(
+            f"This machine was busy: emulated engine steps came {lateness_ms:.0f} ms late on average, which adds to "
+            f"the latencies above and may cause SLO violations.",
+            style="yellow",
+        )
     console.print(f"Report:  {report_path}\nSummary: {summary_path}")
     return DemoResult(result, summary_path, report_path)
 

@@ -78,6 +78,10 @@ def summary(states: Sequence[ArmState], scenario: Scenario, capacity_requests_pe
     if len(arms) == 2:
         base, ours = arms[ArmName.ROUND_ROBIN.value], arms[ArmName.HELIOTROPE.value]
         result["ratio"] = {key: ours[key] / base[key] for key in ("joules", "grams_co2e")}
+    result["emulation"] = {
+        state.name.value: {"mean_step_lateness_ms": milliseconds_from_seconds(state.meter.mean_lateness_seconds())}
+        for state in states
+    }
     result["scenario"] = _scenario(scenario, capacity_requests_per_second)
     result["reasons"] = {s.name.value: reasons(s) for s in states if s.decisions}
     result["accounting"] = {
