@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.chart import CHART, ROOT
+from tests.support.chart import CHART
 
 import heliotrope
 
@@ -19,13 +19,6 @@ PASSED_ON = {"podSecurityContext", "securityContext", "picker.config", "operator
 def test_chart_images_and_package_have_one_version() -> None:
     about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert about["version"] == about["appVersion"] == heliotrope.__version__
-
-
-def test_chart_ships_the_generated_crds() -> None:
-    ours = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "crds").glob("*.yaml")}
-    shipped = {path.name: path.read_text(encoding="utf-8") for path in (CHART / "files" / "crds").glob("*.yaml")}
-    assert ours
-    assert shipped == ours
 
 
 def test_no_crd_is_where_helm_would_never_upgrade_it() -> None:
