@@ -73,8 +73,10 @@ class AdminApi:
         return web.json_response({"sm_clock_mhz": self._driver.set_clock(body.sm_clock_mhz)})
 
     async def requests(self, _request: web.Request) -> web.Response:
-        """The last finished requests with their true times and joules, oldest first."""
-        return web.json_response({"requests": [asdict(r) for r in self._driver.finished.values()]})
+        """The last finished requests with their true times and joules, oldest first, and how many are forgotten."""
+        driver = self._driver
+        known = [asdict(r) for r in driver.finished.values()]
+        return web.json_response({"requests": known, "forgotten": driver.forgotten})
 
     async def request(self, request: web.Request) -> web.Response:
         """One finished request by the id of its response."""

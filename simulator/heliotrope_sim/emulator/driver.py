@@ -11,7 +11,7 @@ from heliotrope_sim.emulator.config import EngineConfig, max_model_len
 from heliotrope_sim.emulator.errors import queue_full
 from heliotrope_sim.emulator.generation import ABORTED, Generation
 from heliotrope_sim.emulator.metrics import EngineMetrics
-from heliotrope_sim.engine import Engine, SleepLevel, Status, StepResult
+from heliotrope_sim.engine import Engine, SleepLevel, StepResult
 from heliotrope_sim.engine.fixed_point import seconds
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,8 @@ class EngineDriver:
             self.engine.set_clock(config.sm_clock_mhz, now_ns=0)
         self.metrics = EngineMetrics(config.name, self.served_model, self.engine, self.max_model_len)
         self.finished: OrderedDict[str, FinishedRequest] = OrderedDict()
+        self.forgotten = 0
+        """Finished requests that had to make room for newer ones."""
         self._generations: dict[str, Generation] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -91,7 +93,10 @@ class EngineDriver:
         Raises:
             InvalidInputError: if it does not fit the engine.
         """
-        generation.sequence = self.engine.submit(generation.request, self.clock.now_ns())
+        now_ns = self.clock.now_ns()
+        if not self._busy:
+            self.engine.energy.settle(now_ns)
+        generation.sequence = self.engine.submit(generation.request, now_ns)
         self._generations[generation.request.request_id] = generation
         self._wake.set()
 
@@ -124,9 +129,12 @@ class EngineDriver:
 
         A busy engine that is late stands still until it catches up: the time in between is not idle.
         """
+        return min(now_ns, self.engine.energy.settled_ns) if self._busy else now_ns
+
+    @property
+    def _busy(self) -> bool:
         engine = self.engine
-        busy = engine.num_running or (engine.num_waiting and engine.sleep_level is None)
-        return min(now_ns, engine.energy.settled_ns) if busy else now_ns
+        return engine.num_running > 0 or (engine.num_waiting > 0 and engine.sleep_level is None)
 
     async def _run(self) -> None:
         try:
@@ -140,16 +148,16 @@ class EngineDriver:
             raise
 
     async def _step_forever(self) -> None:
-        """Steps start where the last one ended, however late that was noticed, so that lateness never adds up."""
-        now_ns = self.clock.now_ns()
+        """Steps start where the last one ended or work arrived, however late that was noticed.
+
+        So lateness never adds up, and in engine time there is none.
+        """
+        now_ns = self.engine.energy.settled_ns
         while True:
             result = self.engine.step(now_ns)
             if result is None:
-                # What waits has arrived since: this engine was late.
-                if not (self.engine.num_waiting and self.engine.sleep_level is None):
-                    self._wake.clear()
-                    await self._wake.wait()
-                now_ns = max(self.clock.now_ns(), self.engine.energy.settled_ns)
+                arrival_ns = await self._next_arrival()
+                now_ns = max(arrival_ns, self.engine.energy.settled_ns)
                 continue
             await asyncio.sleep(max(0.0, self.clock.wall_seconds_until(result.end_ns)))
             lateness = -self.clock.wall_seconds_until(result.end_ns)
@@ -158,12 +166,20 @@ class EngineDriver:
             # It may have slept and woken since the step's end.
             now_ns = max(result.end_ns, self.engine.energy.settled_ns)
 
+    async def _next_arrival(self) -> int:
+        """When the next request to be served arrived; waits for it."""
+        while (arrival_ns := self.engine.next_arrival_ns) is None or self.engine.sleep_level is not None:
+            self._wake.clear()
+            await self._wake.wait()
+        return arrival_ns
+
     def _deliver(self, result: StepResult) -> None:
         now_ns, metrics = result.end_ns, self.metrics
         finished = set(result.finished)
         for sequence in result.emitted:
             generation = self._generations.get(sequence.request.request_id)
-            if generation is None or sequence.status is Status.ABORTED:
+            if generation is None:
+                # Aborted during the step.
                 continue
             metrics.token_due(generation, now_ns)
             last = sequence in finished
@@ -195,3 +211,4 @@ class EngineDriver:
         )
         if len(self.finished) > self.FINISHED_LIMIT:
             self.finished.popitem(last=False)
+            self.forgotten += 1

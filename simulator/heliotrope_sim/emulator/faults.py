@@ -1,11 +1,12 @@
 """Faults on demand, so that what stands in front of the engine can be tested against them."""
 
 import random
-from collections import deque
 from enum import StrEnum
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from heliotrope.errors import InvalidInputError
 
 
 class FaultKind(StrEnum):
@@ -51,7 +52,7 @@ class FaultInjector:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._faults: deque[tuple[Fault, int | None]] = deque(maxlen=self.LIMIT)
+        self._faults: list[tuple[Fault, int | None]] = []
 
     @property
     def healthy(self) -> bool:
@@ -59,7 +60,13 @@ class FaultInjector:
         return all(fault.kind is not FaultKind.UNHEALTHY for fault, _ in self._faults)
 
     def add(self, fault: Fault) -> None:
-        """Put a fault in force; the oldest goes when there are too many."""
+        """Put a fault in force.
+
+        Raises:
+            InvalidInputError: if there are too many already.
+        """
+        if len(self._faults) >= self.LIMIT:
+            raise InvalidInputError("faults", f"{self.LIMIT} are in force already; clear them first")
         self._faults.append((fault, fault.count))
 
     def clear(self) -> None:

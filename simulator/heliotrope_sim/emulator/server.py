@@ -1,6 +1,6 @@
 """Several engines in one process, each on its own port."""
 
-import contextlib
+import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -81,7 +81,7 @@ class Emulator:
         self._config = config
         self._models = {e.name: (models or {}).get(e.name) or _model_of(i, e) for i, e in enumerate(config.engines)}
         self._engines: dict[str, ServedEngine] = {}
-        self._stack = contextlib.AsyncExitStack()
+        self._running: list[tuple[EngineDriver, web.AppRunner]] = []
 
     @property
     def engines(self) -> dict[str, ServedEngine]:
@@ -93,7 +93,7 @@ class Emulator:
             for index, config in enumerate(self._config.engines):
                 self._engines[config.name] = await self._start(index, config)
         except BaseException:
-            await self._stack.aclose()
+            await self._stop()
             raise
         return self
 
@@ -103,8 +103,14 @@ class Emulator:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._engines.clear()
-        await self._stack.aclose()
+        await self._stop()
+
+    async def _stop(self) -> None:
+        """End what is in flight and close, all engines at once."""
+        running = self._running
+        self._running, self._engines = [], {}
+        await asyncio.gather(*(driver.stop() for driver, _ in running))
+        await asyncio.gather(*(runner.cleanup() for _, runner in running))
 
     async def _start(self, index: int, config: EngineConfig) -> ServedEngine:
         path = f"engines.{index}"
@@ -118,7 +124,7 @@ class Emulator:
         # A client that goes cancels its handler, which aborts its request.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
-        self._stack.push_async_callback(runner.cleanup)
+        self._running.append((driver, runner))
         try:
             listener = socket.create_server((config.host, config.port), backlog=1024)
         except OSError as error:
@@ -127,7 +133,6 @@ class Emulator:
             ) from None
         await web.SockSite(runner, listener).start()
         driver.start()
-        self._stack.push_async_callback(driver.stop)
         return ServedEngine(config, driver, faults, config.host, listener.getsockname()[1])
 
 

@@ -136,6 +136,11 @@ class Engine:
         return len(self._waiting)
 
     @property
+    def next_arrival_ns(self) -> int | None:
+        """When the head of the queue arrived; None if nobody waits."""
+        return self._waiting[0].queued_ns if self._waiting else None
+
+    @property
     def queued_tokens(self) -> int:
         """Tokens that waiting and admitted sequences still have to prefill, prefix hits of the waiting unknown."""
         waiting = sum(s.request.prompt_tokens + s.generated for s in self._waiting)

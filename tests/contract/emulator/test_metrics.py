@@ -1,6 +1,7 @@
 """/metrics: vLLM's and DCGM's names, counts that agree with what was served, and energy that is exact when read."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -8,6 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from heliotrope_sim.emulator import ServedEngine
+
+Serve = Callable[..., Awaitable[ServedEngine]]
+Connect = Callable[[str], httpx.AsyncClient]
 
 # From a page of vLLM 0.32.
 COUNTERS = {
@@ -170,14 +174,18 @@ async def test_the_gpus_of_a_group_share_its_energy(http: httpx.AsyncClient) -> 
     assert page.value("heliotrope_emulator_host_energy_joules_total") > 0
 
 
-async def test_running_and_waiting_are_seen_while_they_last(http: httpx.AsyncClient) -> None:
-    tasks = [asyncio.create_task(ask(http, max_tokens=100, cache_salt=str(i))) for i in range(12)]
-    seen = []
-    while not all(t.done() for t in tasks):
-        page = await scrape(http)
-        seen.append((page.value("vllm:num_requests_running"), page.value("vllm:num_requests_waiting")))
-        assert page.value("vllm:num_requests_waiting_by_reason", reason="capacity") == seen[-1][1]
-        assert 0 <= page.value("vllm:kv_cache_usage_perc") <= 1
-    await asyncio.gather(*tasks)
-    assert max(running for running, _ in seen) == 8
-    assert max(waiting for _, waiting in seen) == 4
+async def test_running_and_waiting_are_seen_while_they_last(serve: Serve, connect: Connect) -> None:
+    engine = await serve(time_scale=1)
+    async with connect(engine.url) as http:
+        tasks = [asyncio.create_task(ask(http, max_tokens=200, cache_salt=str(i))) for i in range(12)]
+        async with asyncio.timeout(20):
+            while True:
+                page = await scrape(http)
+                running, waiting = page.value("vllm:num_requests_running"), page.value("vllm:num_requests_waiting")
+                assert page.value("vllm:num_requests_waiting_by_reason", reason="capacity") == waiting
+                if (running, waiting) == (8, 4):
+                    break
+        assert page.value("vllm:kv_cache_usage_perc") == pytest.approx(8 * 6 / 256, abs=8 / 256)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
