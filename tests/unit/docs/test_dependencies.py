@@ -1,0 +1,99 @@
+"""docs/dependencies.md, pyproject.toml and the imports say the same."""
+
+import ast
+import importlib.metadata
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PAGE = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+OWN = {"heliotrope", "heliotrope_cli", "heliotrope_epp", "heliotrope_operator", "heliotrope_sim"}
+SECTIONS = {
+    "core": "The library and the command (always installed)",
+    "epp": "Endpoint picker (`heliotrope[epp]`)",
+    "operator": "Operator (`heliotrope[operator]`)",
+    "sim": "Simulator, emulator and demo (`heliotrope[sim]`)",
+    "dev": "Development",
+}
+PARTS = {"pydantic-core": "pydantic"}
+"""Distributions that another pins to one version and speaks of as a part of itself."""
+PACKAGES = {
+    "core": ["core/heliotrope", "cli/heliotrope_cli"],
+    "epp": ["epp_plugins/heliotrope_epp"],
+    "operator": ["operator/heliotrope_operator"],
+    "sim": ["simulator/heliotrope_sim"],
+}
+
+
+def declared(group: str) -> set[str]:
+    project = PROJECT["project"]
+    requirements = {
+        "core": project["dependencies"],
+        "dev": PROJECT["dependency-groups"]["dev"] + PROJECT["build-system"]["requires"],
+    } | project["optional-dependencies"]
+    names = {re.match(r"[A-Za-z0-9._-]+", each)[0].lower() for each in requirements[group]}  # type: ignore[index]
+    return names - {"heliotrope"}
+
+
+def rows(group: str) -> dict[str, tuple[str, str]]:
+    """Licence and reason by package."""
+    section = PAGE.split(f"\n## {SECTIONS[group]}\n")[1].split("\n## ")[0]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    assert cells[0] == ["package", "licence", "why"]
+    return {name: (licence, reason) for name, licence, reason in cells[2:]}
+
+
+def imported(group: str) -> set[str]:
+    """Distributions whose modules the group's packages import, at the top of a file or later."""
+    distributions = importlib.metadata.packages_distributions()
+    found: set[str] = set()
+    for folder in PACKAGES[group]:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names = [node.module]
+                for name in {each.partition(".")[0] for each in names} - sys.stdlib_module_names - OWN:
+                    assert name in distributions, f"{path} imports {name}, which no installed distribution provides"
+                    distribution = distributions[name][0].lower().replace("_", "-")
+                    found.add(PARTS.get(distribution, distribution))
+    return found
+
+
+@pytest.mark.parametrize("group", SECTIONS)
+def test_the_page_lists_what_is_declared(group: str) -> None:
+    assert rows(group).keys() == declared(group)
+    assert list(rows(group)) == sorted(rows(group))
+    assert all(len(reason) > 10 and reason.endswith(".") for _, reason in rows(group).values())
+
+
+@pytest.mark.parametrize("group", SECTIONS)
+def test_licences_are_those_that_the_packages_state(group: str) -> None:
+    compared = 0
+    for name, (licence, _) in rows(group).items():
+        try:
+            stated = importlib.metadata.metadata(name).get("License-Expression")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if stated is not None:
+            assert licence == stated, name
+            compared += 1
+    assert compared > 0
+
+
+@pytest.mark.parametrize("group", PACKAGES)
+def test_what_is_shipped_declares_what_it_imports(group: str) -> None:
+    available = declared("core") | (declared(group) if group != "core" else set())
+    assert imported(group) - available == set()
+
+
+@pytest.mark.parametrize("group", PACKAGES)
+def test_nothing_is_declared_that_is_not_imported(group: str) -> None:
+    everywhere = imported(group) if group != "core" else set().union(*(imported(each) for each in PACKAGES))
+    assert declared(group) - everywhere == set()
