@@ -213,3 +213,55 @@ def test_one_more_pool_is_one_more_release(site: Site) -> None:
     assert {each["metadata"]["name"] for each in found} == {"heliotrope-picker", "heliotrope-mistral-picker"}
     site.cluster.helm("uninstall", "heliotrope-mistral", "--namespace", site.models)
     site.cluster.get("deployment", "heliotrope-picker", "--namespace", site.models)
+
+
+def test_a_team_installs_a_picker_with_rights_in_its_namespace_only(site: Site) -> None:
+    """As docs/install.md splits the work: the administrator grants, the team installs, upgrades and uninstalls."""
+    site.helm("install")
+    flags = ["--namespace", site.models, "--set", f"pool.name={site.pool}"]
+    flags += ["--set", "operator.enabled=false", "--set", "crds.install=false"]
+    rights = site.cluster.helm(
+        "template", "green", str(CHART), *flags, "--kube-version=1.34.0", "--show-only=templates/picker/rbac.yaml"
+    )
+    site.cluster.kubectl("apply", "-f", "-", stdin=rights)
+    site.cluster.apply(*_team(site.models))
+    team = site.cluster.service_account_kubeconfig(site.models, "team")
+    as_team = [*flags, "--set", "rbac.create=false", f"--kubeconfig={team}"]
+    with pytest.raises(CommandError, match="forbidden"):
+        site.cluster.helm("install", "green", str(CHART), *flags, f"--kubeconfig={team}")
+    site.cluster.helm("uninstall", "green", "--namespace", site.models, "--ignore-not-found")
+    site.cluster.kubectl("apply", "-f", "-", stdin=rights)
+
+    site.cluster.helm("install", "green", str(CHART), *as_team)
+    site.cluster.helm("upgrade", "green", str(CHART), *as_team, "--set", "picker.replicas=2")
+    deployment = site.cluster.get("deployment", "green-heliotrope-picker", "--namespace", site.models)
+    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+    may = ["auth", "can-i", "list", "pods", f"--as=system:serviceaccount:{site.models}:{account}"]
+    assert site.cluster.kubectl(*may, "--namespace", site.models).strip() == "yes"
+    site.cluster.helm("uninstall", "green", "--namespace", site.models, f"--kubeconfig={team}")
+    site.cluster.kubectl("delete", "-f", "-", stdin=rights)
+
+
+def _team(namespace: str) -> list[dict[str, Any]]:
+    """A service account with the rights that docs/install.md lists for a team."""
+    verbs = ["create", "get", "list", "patch", "update", "delete"]
+    kinds = {
+        "": ["secrets", "configmaps", "services", "serviceaccounts"],
+        "apps": ["deployments"],
+        "networking.k8s.io": ["networkpolicies"],
+        "policy": ["poddisruptionbudgets"],
+    }
+    name = {"name": "team", "namespace": namespace}
+    rules = [{"apiGroups": [group], "resources": names, "verbs": verbs} for group, names in kinds.items()]
+    rbac = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": name, "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": name,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "team"},
+            "subjects": [{"kind": "ServiceAccount", **name}],
+        },
+    ]

@@ -95,6 +95,15 @@ def test_pods_meet_the_restricted_standard(chart: Chart, values: dict[str, Any])
             assert container.keys() >= {"startupProbe", "livenessProbe", "readinessProbe"}
 
 
+def test_a_platform_may_choose_the_user(chart: Chart) -> None:
+    """As OpenShift's restricted SCC does, which refuses a number of ours."""
+    values = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}
+    assert pod(chart.objects(values), "heliotrope-operator")["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 @pytest.mark.parametrize("values", [POOL, EVERYTHING])
 def test_selectors_ports_and_mounts_exist(chart: Chart, values: dict[str, Any]) -> None:
     objects = chart.objects(values)
