@@ -35,6 +35,8 @@ COPY operator operator
 COPY epp_plugins epp_plugins
 COPY simulator simulator
 COPY cli cli
+COPY data/azure-llm-2023 data/azure-llm-2023
+COPY data/carbon data/carbon
 RUN echo hatchling==${HATCHLING_VERSION} > /tmp/constraints.txt \
     && uv build --quiet --wheel --build-constraints /tmp/constraints.txt --out-dir /dist
 

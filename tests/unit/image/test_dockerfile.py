@@ -74,8 +74,8 @@ def test_what_is_copied_exists_and_is_all_that_the_context_holds() -> None:
     assert ignore[0] == "*"
     assert sources == allowed
     assert all((ROOT / source).exists() for source in sources)
-    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert {Path(each).parts[0] for each in packages} <= sources
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {Path(each).parts[0] for each in wheel["packages"]} | set(wheel["force-include"]) <= sources
     assert any(fnmatch.fnmatch("core/heliotrope/__pycache__", pattern) for pattern in ignore[1:])
 
 
