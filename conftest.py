@@ -2,7 +2,12 @@
 
 import asyncio
 
+import hypothesis
 import pytest
+
+# Machines are busy: how long an example takes says nothing.
+hypothesis.settings.register_profile("heliotrope", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("heliotrope")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from heliotrope.units import grams_co2e
 from heliotrope_sim.children import Child
 from heliotrope_sim.demo.arm import ArmName
-from heliotrope_sim.demo.run import run_demo
+from heliotrope_sim.demo.run import play
 from heliotrope_sim.demo.scenario import REGIONS, Scenario
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -38,9 +38,9 @@ def quiet() -> Console:
     return Console(file=io.StringIO(), width=120)
 
 
-def test_both_arms_leave_a_summary_a_report_and_every_request(tmp_path: Path) -> None:
+async def test_both_arms_leave_a_summary_a_report_and_every_request(tmp_path: Path) -> None:
     console = quiet()
-    result = run_demo(SMALL, tmp_path, list(ArmName), console)
+    result = await play(SMALL, tmp_path, list(ArmName), console)
     summary = json.loads(result.summary_path.read_text())
     for arm in summary["arms"].values():
         assert arm["requests"] > 20
@@ -60,9 +60,9 @@ def test_both_arms_leave_a_summary_a_report_and_every_request(tmp_path: Path) ->
     assert all(row["decision"]["carbon_decision"] for row in rows)
 
 
-def test_with_equal_grids_the_grams_saved_are_those_of_the_joules_saved(tmp_path: Path) -> None:
+async def test_with_equal_grids_the_grams_saved_are_those_of_the_joules_saved(tmp_path: Path) -> None:
     scenario = replace(SMALL, constant_intensities=dict.fromkeys(NAMES, 200.0))
-    arms = run_demo(scenario, tmp_path, list(ArmName), quiet()).summary["arms"]
+    arms = (await play(scenario, tmp_path, list(ArmName), quiet())).summary["arms"]
     joules_saved = arms["round_robin"]["joules"] - arms["heliotrope"]["joules"]
     grams_saved = arms["round_robin"]["grams_co2e"] - arms["heliotrope"]["grams_co2e"]
     assert joules_saved > 0, "filling engines one after the other leaves the others idle"
@@ -70,11 +70,12 @@ def test_with_equal_grids_the_grams_saved_are_those_of_the_joules_saved(tmp_path
 
 
 @pytest.mark.parametrize("order", list(permutations(NAMES))[::2])
-def test_permuted_grids_move_the_load_with_them(tmp_path: Path, order: tuple[str, ...]) -> None:
+async def test_permuted_grids_move_the_load_with_them(tmp_path: Path, order: tuple[str, ...]) -> None:
     scenario = replace(
         SMALL, arrival_seconds=6.0, constant_intensities=dict(zip(order, (20.0, 200.0, 400.0), strict=True))
     )
-    arm = run_demo(scenario, tmp_path, [ArmName.HELIOTROPE], quiet()).summary["arms"]["heliotrope"]
+    result = await play(scenario, tmp_path, [ArmName.HELIOTROPE], quiet())
+    arm = result.summary["arms"]["heliotrope"]
     requests = {name: region["requests"] for name, region in arm["regions"].items()}
     assert requests[order[0]] > requests[order[1]] >= requests[order[2]]
     assert requests[order[0]] > 0.5 * arm["requests"]
@@ -89,7 +90,7 @@ async def test_ctrl_c_stops_the_demo_and_everything_that_it_started(tmp_path: Pa
     session = os.getsid(child.pid)
     picker_log = tmp_path / "heliotrope" / "picker.log"
     async with asyncio.timeout(60):
-        while not (picker_log.exists() and "listening" in picker_log.read_text()):
+        while "listening" not in _text(picker_log):  # noqa: ASYNC110 - it is another process that writes
             await asyncio.sleep(0.1)
     descendants = _descendants(child.pid)
     assert len(descendants) >= 2
@@ -97,8 +98,14 @@ async def test_ctrl_c_stops_the_demo_and_everything_that_it_started(tmp_path: Pa
     await child.wait(30.0)
     assert child.exit_code == 130
     assert "Traceback" not in child.log_tail()
-    assert not [pid for pid in descendants if Path(f"/proc/{pid}").exists() and _state(pid) != "Z"]
+    async with asyncio.timeout(5):  # the kernel ends what was just being started
+        while not {_state(pid) for pid in descendants} <= {"Z"}:
+            await asyncio.sleep(0.1)
     assert session == child.pid
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def _descendants(pid: int) -> list[int]:

@@ -23,6 +23,7 @@ class InFlight:
     def __init__(self) -> None:
         self._open: dict[Dispatch, None] = {}  # in the order of dispatch
         self._before_first: dict[Dispatch, None] = {}
+        self._prompt_tokens = 0.0
         self._prefill_seconds = 0.0
         self._prefill_as_of_s = 0.0
 
@@ -32,14 +33,22 @@ class InFlight:
     def add(self, dispatch: Dispatch, prefill_seconds: float) -> None:
         """A request was dispatched; `prefill_seconds` is what its prefill is expected to occupy the engine for."""
         self._open[dispatch] = None
+        self._prompt_tokens += dispatch.prompt_tokens
         self._before_first[dispatch] = None
         self._prefill_seconds = self._decayed(dispatch.dispatched_s) + prefill_seconds
         self._prefill_as_of_s = dispatch.dispatched_s
 
     def remove(self, dispatch: Dispatch) -> None:
         """The request ended; a second call for the same one does nothing."""
-        self._open.pop(dispatch, None)
+        if dispatch not in self._open:
+            return
+        del self._open[dispatch]
+        self._prompt_tokens -= dispatch.prompt_tokens
         self._before_first.pop(dispatch, None)
+
+    def mean_prompt_tokens(self) -> float:
+        """Of the open requests; 0 without any."""
+        return self._prompt_tokens / len(self._open) if self._open else 0.0
 
     def waiting(self, now_s: float) -> tuple[int, float]:
         """Requests whose first token is not yet due, and their uncached prompt tokens."""

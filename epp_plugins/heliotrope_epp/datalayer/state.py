@@ -56,15 +56,26 @@ class EndpointState:
         seen = metrics.running + metrics.waiting
         others = max(seen - self.inflight_at_scrape, 0.0)
         own = len(self.inflight)
-        waiting, waiting_tokens = self.inflight.waiting(now_s)
+        waiting, waiting_tokens = self._waiting(metrics, now_s)
         _, new_tokens = self.inflight.dispatched_since(metrics.scraped_s)
         return Load(
-            running=max(own - waiting, 0) + others,
-            waiting=float(waiting),
+            running=max(own + others - waiting, 0.0),
+            waiting=waiting,
             waiting_tokens=waiting_tokens,
             kv_tokens=self._kv_tokens(metrics) + new_tokens,
             prefill_duty=self.inflight.prefill_duty(now_s),
         )
+
+    def _waiting(self, metrics: EngineMetrics, now_s: float) -> tuple[float, float]:
+        """Requests before the next one's prefill and their tokens: what we expect, or the engine's own queue if longer.
+
+        Those that we know nothing about are taken to be as long as ours are on average.
+        """
+        expected, tokens = self.inflight.waiting(now_s)
+        queued = metrics.waiting or 0.0
+        if queued <= expected:
+            return float(expected), tokens
+        return queued, tokens + (queued - expected) * self.inflight.mean_prompt_tokens()
 
     def _kv_tokens(self, metrics: EngineMetrics) -> float:
         if metrics.kv_usage is None:

@@ -1,6 +1,7 @@
 """The last decisions, for `/debug/decisions`: what a person asks when a request went somewhere unexpected."""
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
 from heliotrope_epp.plugins.interface import LlmRequest, Option
@@ -8,7 +9,7 @@ from heliotrope_epp.plugins.pipeline import ScheduleResult
 
 
 class DecisionLog:
-    """Keeps the newest `capacity` results by request id. Rendering happens only when somebody asks."""
+    """Keeps the newest `capacity` results by request id, without prompts. They are rendered when somebody asks."""
 
     def __init__(self, capacity: int) -> None:
         self._results: OrderedDict[str, tuple[float, LlmRequest, ScheduleResult]] = OrderedDict()
@@ -19,7 +20,7 @@ class DecisionLog:
         if self._capacity == 0:
             return
         self._results.pop(request.request_id, None)
-        self._results[request.request_id] = (now_unix_s, request, result)
+        self._results[request.request_id] = (now_unix_s, replace(request, prompt=b"", cache_salt=""), result)
         if len(self._results) > self._capacity:
             self._results.popitem(last=False)
 

@@ -43,22 +43,22 @@ def run_demo(scenario: Scenario, output: Path, arms: Sequence[ArmName], console:
         HeliotropeError: if a process does not come up or a data file is missing.
         KeyboardInterrupt: on Ctrl-C, after every child process has ended.
     """
-    output.mkdir(parents=True, exist_ok=True)
     install_envoy(progress=console.print)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(play(scenario, output, arms, console))
+
+
+async def play(scenario: Scenario, output: Path, arms: Sequence[ArmName], console: Console) -> DemoResult:
+    """The same within a running loop, with Envoy installed."""
     planned, capacity = planned_requests(scenario)
     states = []
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        for name in arms:
-            folder = output / name.value
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            state = runner.run(_shown(name, scenario, planned, folder, console))
-            states.append(state)
-            write_requests(state, folder / "requests.jsonl")
+    for name in arms:
+        folder = _emptied(output / name.value)
+        state = await _shown(name, scenario, planned, folder, console)
+        states.append(state)
+        write_requests(state, folder / "requests.jsonl")
     result = summary(states, scenario, capacity)
-    summary_path, report_path = output / "summary.json", output / "report.html"
-    summary_path.write_text(json.dumps(result, indent=2) + "\n")
-    report_path.write_text(html(states, scenario, result))
+    written = _written(result, html(states, scenario, result), output)
     if len(states) == len(ArmName):
         console.print(comparison_table(result))
     lateness_ms = max(entry["mean_step_lateness_ms"] for entry in result["emulation"].values())
@@ -68,7 +68,20 @@ def run_demo(scenario: Scenario, output: Path, arms: Sequence[ArmName], console:
             f"the latencies above and may cause SLO violations.",
             style="yellow",
         )
-    console.print(f"Report:  {report_path}\nSummary: {summary_path}")
+    console.print(f"Report:  {written.report_path}\nSummary: {written.summary_path}")
+    return written
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _written(result: dict[str, Any], report: str, output: Path) -> DemoResult:
+    summary_path, report_path = output / "summary.json", output / "report.html"
+    summary_path.write_text(json.dumps(result, indent=2) + "\n")
+    report_path.write_text(report)
     return DemoResult(result, summary_path, report_path)
 
 

@@ -64,3 +64,15 @@ def test_memory_is_that_of_open_requests_even_if_nobody_asks() -> None:
     assert len(inflight) == 0
     assert inflight.waiting(0.0) == (0, 0.0)
     assert not any(len(value) for value in vars(inflight).values() if hasattr(value, "__len__"))
+
+
+def test_mean_prompt_tokens_are_those_of_open_requests() -> None:
+    inflight = InFlight()
+    assert inflight.mean_prompt_tokens() == 0.0
+    first, second = dispatch(0.0, tokens=100.0), dispatch(1.0, tokens=300.0)
+    inflight.add(first, 0.1)
+    inflight.add(second, 0.1)
+    assert inflight.mean_prompt_tokens() == 200.0
+    inflight.remove(first)
+    inflight.remove(first)
+    assert inflight.mean_prompt_tokens() == 300.0
