@@ -5,9 +5,11 @@ import contextlib
 import logging
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 import kopf
@@ -23,6 +25,7 @@ from heliotrope_operator.controllers.variants import VariantController
 from heliotrope_operator.errors import UnavailableError
 from heliotrope_operator.kube import Kube
 from heliotrope_operator.leadership import Leadership
+from heliotrope_operator.lookup import Lookup
 from heliotrope_operator.metrics import Metrics, RegionCollector
 from heliotrope_operator.reconciler import Controller, Reconciler
 from heliotrope_operator.recorder import Recorder
@@ -55,7 +58,9 @@ async def operate(settings: OperatorSettings, stop: asyncio.Event | None = None)
     stop = stop or asyncio.Event()
     _stop_on_signals(stop)
     metrics = Metrics(CollectorRegistry())
+    settings = replace(settings, health_port=settings.health_port or _free_port(settings.host))
     server, thread = start_http_server(settings.metrics_port, settings.host, registry=metrics.registry)
+    _log.info("metrics on port %d, liveness on port %d of %s", server.server_port, settings.health_port, settings.host)
     try:
         kube = await _connect(settings, metrics, stop)
         if kube is None:
@@ -68,6 +73,13 @@ async def operate(settings: OperatorSettings, stop: asyncio.Event | None = None)
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _free_port(host: str) -> int:
+    """A port that nothing listens on at the moment; Kopf does not let the system choose."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:
@@ -120,7 +132,9 @@ class _Operator:
             namespaces=settings.namespaces,
             interval_s=settings.resync_s,
             enqueue=self._queue.add_all,
+            on_appeared=self._on_appeared,
         )
+        self._appeared = asyncio.Event()
         self._reconciler = Reconciler(self._queue, self._controllers(), self._leadership, metrics)
         metrics.registry.register(RegionCollector(self._regions, time.time))
 
@@ -135,16 +149,16 @@ class _Operator:
             _start(self._lead(listed), "leadership"),
         ]
         watching = _start(self._watch(stop), "watching")
-        stopped = _start(stop.wait(), "stop")
-        await asyncio.wait({watching, stopped, *workers, *helpers}, return_when=asyncio.FIRST_COMPLETED)
-        failed = _failures([watching, *workers, *helpers])
+        ends = [_start(stop.wait(), "stop"), _start(self._appeared.wait(), "a kind that appeared")]
+        await asyncio.wait({watching, *ends, *workers, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+        failed = _failures([watching, *workers, *helpers]) or self._appeared.is_set()
         stop.set()
         await asyncio.wait({watching})
         failed = failed or _failures([watching])
         await self._reconciler.drain(workers, self._settings.drain_s)
-        for task in (*workers, *helpers, stopped):
+        for task in (*workers, *helpers, *ends):
             task.cancel()
-        await asyncio.gather(*workers, *helpers, stopped, return_exceptions=True)
+        await asyncio.gather(*workers, *helpers, *ends, return_exceptions=True)
         await self._leadership.release()
         _log.info("stopped")
         return EXIT_FAILED if failed else EXIT_STOPPED
@@ -164,12 +178,13 @@ class _Operator:
         signals = Signals(
             self._kube, self._metrics, namespace=settings.namespace, folder=settings.folder, unix_clock=clock
         )
+        lookup = Lookup(self._kube, cluster, enqueue=self._queue.add_all)
         scales = Scales(self._kube)
         return {
             Kind.REGION_PROFILE: RegionController(cluster, signals, writer, unix_clock=clock),
-            Kind.CARBON_POLICY: PolicyController(cluster, writer, unix_clock=clock),
+            Kind.CARBON_POLICY: PolicyController(cluster, lookup, writer, unix_clock=clock),
             Kind.WORKLOAD_VARIANT: VariantController(
-                cluster, scales, writer, poll_s=settings.scale_poll_s, unix_clock=clock
+                cluster, lookup, scales, writer, poll_s=settings.scale_poll_s, unix_clock=clock
             ),
             Kind.INFERENCE_POOL: PoolController(cluster, writer),
         }
@@ -186,7 +201,7 @@ class _Operator:
         existing = asyncio.all_tasks()
         tasks = await kopf.spawn_tasks(
             registry=registry,
-            settings=kopf_settings(),
+            settings=kopf_settings(clusterwide=not settings.namespaces),
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
@@ -215,6 +230,11 @@ class _Operator:
         metadata = document["metadata"]
         target = ScaleTarget(metadata["namespace"], resource.group, resource.kind, metadata["name"])
         self._queue.add_all(self._cluster.variants.by("target", target))
+
+    def _on_appeared(self, kind: Kind) -> None:
+        if self._settings.namespaces:
+            _log.warning("the cluster serves %ss now; a new start is needed to watch them", kind.value)
+            self._appeared.set()
 
     def _on_failure(self, kind: str, error: Exception) -> None:
         _log.error("an event of a %s could not be taken in; a resync follows", kind, exc_info=error)

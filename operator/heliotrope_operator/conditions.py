@@ -52,6 +52,8 @@ _HEALTHY: dict[ConditionType, frozenset[str]] = {
     ConditionType.CONFLICTED: frozenset({"NoConflict"}),
 }
 """Reasons that ask nobody to act: a change to one of them is news, not a warning."""
+_TOLD = frozenset({"Enforced", "AdviseOnly"})
+"""A change from one of these to another is told."""
 
 
 def settle(
@@ -80,7 +82,7 @@ def transitions(previous: Sequence[Condition], current: Sequence[Condition], sub
     """What changed between two sets of conditions: status or reason, not wording.
 
     A condition that appears healthy, or is healthy for another reason, is no news: that an object is in order is what
-    its user expects. Whether a policy acts is always news.
+    its user expects. Only a policy that is told to act, or to advise, is news in any case.
 
     Args:
         previous: conditions before.
@@ -93,13 +95,18 @@ def transitions(previous: Sequence[Condition], current: Sequence[Condition], sub
         kind = ConditionType(condition.type)
         before = known.get(condition.type)
         healthy = condition.reason in _HEALTHY[kind]
-        if before == (condition.status, condition.reason) or (healthy and before is None):
-            continue
-        if healthy and before is not None and before[1] in _HEALTHY[kind] and kind is not ConditionType.ENFORCED:
+        if before == (condition.status, condition.reason) or (healthy and _expected(before, condition.reason, kind)):
             continue
         message = f"{subject}: {condition.message}" if subject else condition.message
         changes.append(Transition(not healthy, condition.reason, shortened(message)))
     return changes
+
+
+def _expected(before: tuple[ConditionStatus, str] | None, reason: str, kind: ConditionType) -> bool:
+    """Whether a healthy reason needs no telling after what was before."""
+    if before is None:
+        return True
+    return before[1] in _HEALTHY[kind] and not {before[1], reason} <= _TOLD
 
 
 def shortened(text: str) -> str:

@@ -34,15 +34,17 @@ class Resync:
         namespaces: tuple[str, ...],
         interval_s: float,
         enqueue: Callable[[Iterable[Key]], None],
+        on_appeared: Callable[[Kind], None] = lambda _: None,
         rng: random.Random | None = None,
     ) -> None:
-        """`namespaces` limits namespaced kinds; empty: all. `enqueue` takes the keys to reconcile."""
+        """`namespaces` limits namespaced kinds, empty: all; `enqueue` takes keys; `on_appeared` hears of new kinds."""
         self._kube = kube
         self._cluster = cluster
         self._metrics = metrics
         self._namespaces = namespaces or ("",)
         self._interval_s = interval_s
         self._enqueue = enqueue
+        self._on_appeared = on_appeared
         self._rng = rng or random.Random()
         self._wanted = asyncio.Event()
 
@@ -91,6 +93,8 @@ class Resync:
             self._cluster.served[kind] = False
             items, version = [], ""
         else:
+            if self._cluster.served.get(kind) is False:
+                self._on_appeared(kind)
             self._cluster.served[kind] = True
             items, version = listing.items, listing.resource_version
         present = set()

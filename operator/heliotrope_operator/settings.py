@@ -53,9 +53,9 @@ class OperatorSettings:
     """Name of this replica, unique among replicas."""
     host: str = "0.0.0.0"
     metrics_port: int = 9090
-    """Port of `/metrics`."""
+    """Port of `/metrics`; 0: the system chooses, the log says."""
     health_port: int = 8081
-    """Port of `/healthz`."""
+    """Port of `/healthz`; 0: the system chooses, the log says."""
     folder: Path | None = None
     """Where relative paths of RegionProfiles' files start; None: relative paths are refused."""
     workers: int = 4

@@ -23,9 +23,15 @@ OnTarget = Callable[[ResourceType, str | None, Mapping[str, Any]], None]
 OnFailure = Callable[[str, Exception], None]
 
 
-def kopf_settings() -> kopf.OperatorSettings:
-    """Settings of this operator alone; Kopf's global ones are not touched."""
+def kopf_settings(*, clusterwide: bool) -> kopf.OperatorSettings:
+    """Settings of this operator alone; Kopf's global ones are not touched.
+
+    Args:
+        clusterwide: whether all namespaces are served. If not, Kopf does not look for new kinds, because with that it
+            would also list all namespaces.
+    """
     settings = kopf.OperatorSettings()
+    settings.scanning.disabled = not clusterwide
     settings.process.ultimate_exiting_timeout = ULTIMATE_EXIT_S
     settings.posting.enabled = False
     settings.peering.standalone = True

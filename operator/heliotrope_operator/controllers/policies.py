@@ -18,6 +18,7 @@ from heliotrope.api.v1alpha1.regionprofile import Freshness, Signal
 from heliotrope_operator.cluster import Cluster, Pool, pool_key, region_key
 from heliotrope_operator.conditions import ConditionType, Finding, Transition, settle, transitions
 from heliotrope_operator.controllers.unreadable import report
+from heliotrope_operator.lookup import Lookup
 from heliotrope_operator.resources import Key, Kind
 from heliotrope_operator.writer import Writer
 
@@ -56,10 +57,11 @@ class PolicyFacts:
 
 
 class PolicyController:
-    """Writes what became of each policy. Everything it needs is known already, so it asks the server nothing."""
+    """Writes what became of each policy."""
 
-    def __init__(self, cluster: Cluster, writer: Writer, *, unix_clock: Callable[[], float]) -> None:
+    def __init__(self, cluster: Cluster, lookup: Lookup, writer: Writer, *, unix_clock: Callable[[], float]) -> None:
         self._cluster = cluster
+        self._lookup = lookup
         self._writer = writer
         self._unix_clock = unix_clock
 
@@ -73,7 +75,12 @@ class PolicyController:
                 return await report(self._writer, key, unreadable, ConditionType.ACCEPTED, now)
             self._writer.forget(key)
             return None
-        status = policy_status(policy, policy_facts(self._cluster, key, policy), now)
+        await self._lookup.confirm(pool_key(key.namespace, ref.name) for ref in policy.spec.target_refs)
+        facts = policy_facts(self._cluster, key, policy)
+        if any(region.signal is None for region in facts.regions):
+            await self._lookup.confirm(region_key(region.name) for region in facts.regions)
+            facts = policy_facts(self._cluster, key, policy)
+        status = policy_status(policy, facts, now)
         return await self._writer.status(
             key, policy.metadata, policy.status, status, policy_transitions(policy.status, status)
         )

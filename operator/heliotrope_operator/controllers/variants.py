@@ -10,6 +10,7 @@ from heliotrope.api.v1alpha1.workloadvariant import WorkloadVariantStatus
 from heliotrope_operator.cluster import Cluster, region_key, scale_target
 from heliotrope_operator.conditions import ConditionType, Finding, settle, transitions
 from heliotrope_operator.controllers.unreadable import report
+from heliotrope_operator.lookup import Lookup
 from heliotrope_operator.resources import SCALE_TARGETS, Key
 from heliotrope_operator.scales import Scale, ScaleProblem, Scales
 from heliotrope_operator.writer import Writer
@@ -34,6 +35,7 @@ class VariantController:
     def __init__(
         self,
         cluster: Cluster,
+        lookup: Lookup,
         scales: Scales,
         writer: Writer,
         *,
@@ -42,6 +44,7 @@ class VariantController:
     ) -> None:
         """`poll_s` is the time between reads of targets whose kind is not watched, or is missing."""
         self._cluster = cluster
+        self._lookup = lookup
         self._scales = scales
         self._writer = writer
         self._poll_s = poll_s
@@ -58,6 +61,8 @@ class VariantController:
             return None
         ref = variant.spec.scale_target_ref
         scale = None if ref is None else await self._scales.read(key.namespace, ref)
+        if variant.spec.region_ref is not None:
+            await self._lookup.confirm([region_key(variant.spec.region_ref.name)])
         variant = self._cluster.variants.get(key) or variant  # reading may have taken a while
         if variant.spec.scale_target_ref != ref:
             return 0.0

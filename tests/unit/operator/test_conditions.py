@@ -73,6 +73,8 @@ A, S, E, C = (
         (None, (E, FALSE, "AdviseOnly"), None),
         ((E, TRUE, "Enforced"), (E, FALSE, "AdviseOnly"), (False, "AdviseOnly")),
         ((E, FALSE, "AdviseOnly"), (E, TRUE, "Enforced"), (False, "Enforced")),
+        ((E, TRUE, "Enforced"), (E, FALSE, "NotAccepted"), None),
+        ((E, FALSE, "NotAccepted"), (E, TRUE, "Enforced"), None),
         (None, (C, FALSE, "NoConflict"), None),
         ((C, FALSE, "NoConflict"), (C, TRUE, "TargetTaken"), (True, "TargetTaken")),
         (
