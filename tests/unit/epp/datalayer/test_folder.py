@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -190,7 +191,8 @@ async def test_a_mounted_config_map_is_swapped_by_links(tmp_path: Path) -> None:
 
 
 async def test_the_folder_goes_and_comes_back(folder: Path) -> None:
-    async with watching(FolderSource(folder, rescan_s=RESCAN_S)) as seen:
+    async with watching(FolderSource(folder, rescan_s=600.0)) as seen:
+        await asyncio.sleep(0.3)
         copy = folder.with_name("copy")
         shutil.copytree(folder, copy)
         shutil.rmtree(folder)
@@ -202,6 +204,7 @@ async def test_the_folder_goes_and_comes_back(folder: Path) -> None:
         copy.rename(folder)
         await seen.until(lambda: seen.endpoints == ["a", "b"] and seen.source.healthy)
 
+        await asyncio.sleep(0.3)
         replace(folder / "endpoints.yaml", ENDPOINTS)  # and the new folder is watched
         await seen.until(lambda: seen.endpoints == ["a"])
 
@@ -235,6 +238,17 @@ async def test_a_change_that_leaves_size_and_time_alone_is_seen(folder: Path) ->
         with path.open("r+") as file:
             file.write(region("spain", "PT"))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+        await seen.until(lambda: seen.zones == {"spain": "PT"})
+
+
+async def test_a_file_replaced_by_one_of_the_same_age_is_seen(folder: Path) -> None:
+    path, an_hour_ago = folder / "regions.yaml", time.time_ns() - 3_600 * 10**9
+    os.utime(path, ns=(an_hour_ago, an_hour_ago))
+    async with watching(FolderSource(folder, rescan_s=RESCAN_S)) as seen:
+        (folder / "new").write_text(region("spain", "PT"))
+        os.utime(folder / "new", ns=(an_hour_ago, an_hour_ago))
+        (folder / "new").replace(path)
 
         await seen.until(lambda: seen.zones == {"spain": "PT"})
 

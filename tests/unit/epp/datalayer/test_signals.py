@@ -56,7 +56,8 @@ class TestPublished:
         assert signal.expected_g_per_kwh(NOON, 1.0) == 0.0
 
     def test_the_forecast_follows_the_current_value(self) -> None:
-        status = {"intensity": reading(), "forecast": forecast(("11:00", "999"), ("13:00", "100"), ("14:00", "50"))}
+        past = ("11:00", "999"), ("12:00", "999")  # what was forecast for times that are over does not count
+        status = {"intensity": reading(), "forecast": forecast(*past, ("13:00", "100"), ("14:00", "50"))}
 
         signal = published_signal(region("spain", source=FILE, status=status), NOON)
 
