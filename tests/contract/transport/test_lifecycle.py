@@ -171,6 +171,14 @@ async def test_an_address_in_use(running: Running, server: Server) -> None:
         await server.start(f"127.0.0.1:{running.port}")
 
 
+async def test_a_health_address_in_use(implementation: ServerFactory, server: Server) -> None:
+    bound = await server.start("127.0.0.1:0", health_address="127.0.0.1:0")
+    other = implementation(Recorder())
+    with pytest.raises(OSError, match=str(bound.health_port)):
+        await other.start("127.0.0.1:0", health_address=f"127.0.0.1:{bound.health_port}")
+    await other.shutdown(0.0)
+
+
 async def test_a_unix_socket(server: Server, tmp_path: Path) -> None:
     address = f"unix:{tmp_path / 'picker.sock'}"
     bound = await server.start(address)
