@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,10 +180,10 @@ class _Answer:
             return None
         return (self.last_s - self.first_s) / max(self.tokens - 1, 1)
 
-    async def read_stream(self, content: aiohttp.StreamReader, clock: Callable[[], float]) -> None:
+    async def read_stream(self, lines: AsyncIterable[bytes], clock: Callable[[], float]) -> None:
         """Server-sent events: content chunks, a usage chunk, `[DONE]`."""
         done = False
-        async for line in content:
+        async for line in lines:
             if not line.startswith(b"data: "):
                 continue
             payload = line[6:].strip()

@@ -1,0 +1,105 @@
+import io
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+import heliotrope
+from heliotrope_cli import logs
+from heliotrope_cli.commands.crds import DriftError, crds
+from heliotrope_cli.commands.extras import ExtraMissingError, needs
+from heliotrope_cli.main import build_app, main
+
+
+def test_help_lists_only_what_works(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        build_app()(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    commands = {line.split()[1] for line in text.splitlines() if line.startswith("│") and line[2:3].islower()}
+    assert commands == {"crds", "demo", "epp", "operator", "version"}
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["version"])
+    assert capsys.readouterr().out.strip() == heliotrope.__version__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["epp"], "give --folder, or --pool-name"),
+        (["epp", "--folder=x", "--pool-name=y"], "give --folder, or --pool-name"),
+        (["epp", "--folder=/nowhere", "--config-file=/none.yaml"], "--config-file: cannot be read"),
+        (["epp", "--folder=/nowhere", "--config-text=plugins: 5"], "plugins"),
+        (["operator", "--namespace=a", "--all-namespaces"], "not both"),
+        (["crds", "--write", "--check"], "not both"),
+        (["demo", "--load=7"], "load: 7.0 is not between"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_a_failure(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 1
+    text = " ".join(capsys.readouterr().err.split())
+    assert says in text
+    assert "Traceback" not in text
+
+
+def test_crds_are_written_checked_and_cleaned_up(tmp_path: Path) -> None:
+    folder = tmp_path / "crds"
+    with pytest.raises(DriftError, match="heliotrope crds --write"):
+        crds(check=True, folders=(folder,))
+    crds(write=True, folders=(folder,))
+    crds(check=True, folders=(folder,))
+    names = {path.name for path in folder.iterdir()}
+    assert len(names) == 4
+    (folder / "old.yaml").write_text("")
+    with pytest.raises(DriftError, match=r"old\.yaml"):
+        crds(check=True, folders=(folder,))
+    crds(write=True, folders=(folder,))
+    assert {path.name for path in folder.iterdir()} == names
+
+
+def test_a_missing_extra_says_how_to_install_it() -> None:
+    with pytest.raises(ExtraMissingError, match=r"pip install 'heliotrope\[epp\]'"), needs("epp"):
+        import a_package_that_is_not_there  # noqa: F401
+
+
+def test_logs_are_json_with_their_fields_and_a_traceback() -> None:
+    stream = io.StringIO()
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    try:
+        logs.configure("info", as_json=True, stream=stream)
+        log = logging.getLogger("heliotrope_epp.test")
+        log.info("routed", extra={"fields": {"endpoint": "a"}})
+        log.debug("not shown")
+        logging.getLogger("somebody.else").info("not shown")
+        try:
+            raise ValueError("boom")
+        except ValueError:
+            log.exception("failed")
+    finally:
+        root.handlers[:], root.level = before
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["message"] for line in lines] == ["routed", "failed"]
+    assert lines[0]["endpoint"] == "a"
+    assert lines[0]["level"] == "info"
+    assert "ValueError: boom" in lines[1]["traceback"]
+
+
+def test_text_logs_are_for_people() -> None:
+    record = logging.LogRecord("heliotrope_epp", logging.WARNING, "f", 1, "slow %s", ("engine",), None)
+    record.fields = {"seconds": 3}
+    assert logs.TextFormatter().format(record).endswith("WARNING slow engine seconds=3")
+    try:
+        raise ValueError("boom")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    assert "ValueError: boom" in logs.TextFormatter().format(record)

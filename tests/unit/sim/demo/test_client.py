@@ -1,0 +1,79 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from heliotrope_sim.demo.client import RequestResult, _Answer, plan
+from heliotrope_sim.workload.trace import TraceRequest
+
+
+def result(**changes: object) -> RequestResult:
+    fields = {
+        "request_id": "r",
+        "arrival_seconds": 0.0,
+        "streaming": True,
+        "status": 200,
+        "output_tokens": 11,
+        "ttft_seconds": 0.5,
+        "tpot_seconds": 0.05,
+        "e2e_seconds": 1.0,
+    }
+    return RequestResult(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "violates"),
+    [
+        ({}, False),
+        ({"ttft_seconds": 1.01}, True),
+        ({"tpot_seconds": 0.11}, True),
+        ({"status": 503}, True),
+        ({"status": None}, True),
+        ({"error": "stream ended without [DONE]"}, True),
+        # In one piece: 1 s + 10 tokens × 0.1 s.
+        ({"streaming": False, "ttft_seconds": None, "tpot_seconds": None, "e2e_seconds": 1.99}, False),
+        ({"streaming": False, "ttft_seconds": None, "tpot_seconds": None, "e2e_seconds": 2.01}, True),
+    ],
+)
+def test_a_promise_is_broken_by_ttft_tpot_lateness_or_failure(changes: dict[str, object], violates: bool) -> None:
+    assert result(**changes).violates(1.0, 0.1) is violates
+
+
+@pytest.mark.parametrize(("share", "streamed"), [(0.0, 0), (0.25, 25), (0.5, 50), (1.0, 100)])
+def test_streamed_requests_are_spread_evenly(share: float, streamed: int) -> None:
+    planned = plan([TraceRequest(i, 10, 5) for i in range(100)], model="m", stream_share=share, seed=1)
+    flags = [p.streaming for p in planned]
+    assert sum(flags) == streamed
+    assert abs(sum(flags[:50]) - streamed / 2) <= 1
+    assert len({p.request_id for p in planned}) == 100
+    assert planned == plan([TraceRequest(i, 10, 5) for i in range(100)], model="m", stream_share=share, seed=1)
+
+
+async def read(stream: bytes) -> _Answer:
+    async def lines() -> AsyncIterator[bytes]:
+        for line in stream.splitlines(keepends=True):
+            yield line
+
+    answer = _Answer()
+    ticks = iter(range(100))
+    await answer.read_stream(lines(), lambda: float(next(ticks)))
+    return answer
+
+
+def event(text: str) -> bytes:
+    return f"data: {text}\n\n".encode()
+
+
+async def test_a_stream_is_timed_from_content_to_content_and_counted_by_usage() -> None:
+    answer = await read(
+        event('{"choices":[{"delta":{"role":"assistant","content":""}}]}')
+        + b"".join(event('{"choices":[{"delta":{"content":"a"}}]}') for _ in range(5))
+        + event('{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}')
+        + event("[DONE]")
+    )
+    assert (answer.tokens, answer.problem) == (5, "")
+    assert answer.tpot_seconds() == pytest.approx(4 / 4)  # first content at one tick, last four ticks later
+
+
+async def test_a_stream_that_breaks_off_is_a_failure() -> None:
+    answer = await read(event('{"choices":[{"delta":{"content":"a"}}]}'))
+    assert answer.problem == "stream ended without [DONE]"
