@@ -118,5 +118,10 @@ class Child:
             async with asyncio.timeout(grace_seconds):
                 await self._process.wait()
         except TimeoutError:
+            await self.kill()
+
+    async def kill(self) -> None:
+        """End it at once, as a crash would. Does nothing the second time."""
+        if self.running:
             self._process.kill()
             await self._process.wait()

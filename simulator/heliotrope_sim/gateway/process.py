@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import shutil
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,31 +11,22 @@ from typing import Any
 
 import httpx
 
+from heliotrope_sim.children import Child
 from heliotrope_sim.gateway.config import BASELINE_LISTENER, LISTENER, PICKER_CLUSTER, GatewayConfig, bootstrap
 from heliotrope_sim.gateway.errors import GatewayError
 from heliotrope_sim.gateway.install import install_envoy
 
 READY_SECONDS = 30.0
+LOG_NAME = "envoy.log"
 LOG_TAIL_BYTES = 4_000
 HEALTHY_STAT = f"cluster.{PICKER_CLUSTER}.membership_healthy"
-
-# Asks the kernel to kill this process with its parent, then becomes Envoy. A parent that died before is noticed.
-_DIE_WITH_PARENT = """
-import ctypes, os, signal, sys
-parent = int(sys.argv[1])
-if sys.platform == "linux":
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)
-if os.getppid() != parent:
-    sys.exit("parent is gone")
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class Gateway:
     """A running Envoy. Made by `start`, on the thread that outlives it: Linux ends it together with that thread."""
 
-    def __init__(self, process: asyncio.subprocess.Process, directory: Path, owns_directory: bool) -> None:
-        self._process = process
+    def __init__(self, child: Child, directory: Path, owns_directory: bool) -> None:
+        self._child = child
         self._directory = directory
         self._owns_directory = owns_directory
         self.admin_url = ""
@@ -73,8 +62,8 @@ class Gateway:
         owned = directory is None
         folder = directory or Path(tempfile.mkdtemp(prefix="heliotrope-envoy-"))
         folder.mkdir(parents=True, exist_ok=True)
-        process = await _spawn(binary, folder, config, concurrency)
-        gateway = cls(process, folder, owned)
+        child = await _spawn(binary, folder, config, concurrency)
+        gateway = cls(child, folder, owned)
         try:
             async with asyncio.timeout(ready_seconds):
                 await gateway._wait_ready(config)
@@ -90,17 +79,17 @@ class Gateway:
     @property
     def pid(self) -> int:
         """Process id of Envoy itself."""
-        return self._process.pid
+        return self._child.pid
 
     @property
     def running(self) -> bool:
         """Whether the process is still there."""
-        return self._process.returncode is None
+        return self._child.running
 
     @property
     def log_path(self) -> Path:
         """Envoy's log, warnings and above."""
-        return self._directory / "envoy.log"
+        return self._directory / LOG_NAME
 
     def log_tail(self) -> str:
         """The end of the log."""
@@ -132,20 +121,12 @@ class Gateway:
 
     async def stop(self, grace_seconds: float = 5.0) -> None:
         """End it: SIGTERM, then SIGKILL. Its temporary folder goes too. Does nothing the second time."""
-        if self.running:
-            self._process.terminate()
-            try:
-                async with asyncio.timeout(grace_seconds):
-                    await self._process.wait()
-            except TimeoutError:
-                pass
+        await self._child.stop(grace_seconds)
         await self.kill()
 
     async def kill(self) -> None:
         """End it at once, as a crash would."""
-        if self.running:
-            self._process.kill()
-            await self._process.wait()
+        await self._child.kill()
         if self._owns_directory:
             shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -162,7 +143,7 @@ class Gateway:
     def _knows_admin(self) -> bool:
         """Whether Envoy has told its admin address; raises once the process has ended."""
         if not self.running:
-            raise GatewayError(f"Envoy ended with {self._process.returncode}; its log ends:\n{self.log_tail()}")
+            raise GatewayError(f"Envoy ended with {self._child.exit_code}; its log ends:\n{self.log_tail()}")
         try:
             address = (self._directory / "admin-address").read_text()
         except FileNotFoundError:
@@ -195,7 +176,7 @@ async def _poll(condition: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _spawn(binary: Path, folder: Path, config: GatewayConfig, concurrency: int) -> asyncio.subprocess.Process:
+async def _spawn(binary: Path, folder: Path, config: GatewayConfig, concurrency: int) -> Child:
     configuration = folder / "envoy.json"
     configuration.write_text(json.dumps(bootstrap(config), indent=1))
     address = folder / "admin-address"
@@ -212,20 +193,7 @@ async def _spawn(binary: Path, folder: Path, config: GatewayConfig, concurrency:
         "--log-level",
         "warn",
     ]
-    with (folder / "envoy.log").open("wb") as log:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            _DIE_WITH_PARENT,
-            str(os.getpid()),
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    return await Child.start("Envoy", command, folder / LOG_NAME)
 
 
 @asynccontextmanager
