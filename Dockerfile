@@ -78,8 +78,11 @@ LABEL org.opencontainers.image.title="Heliotrope" \
       org.opencontainers.image.revision="${REVISION}"
 ENV PATH=/opt/heliotrope/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
-    PYTHONUNBUFFERED=1
-# A number, so that Kubernetes can tell that it is not root.
+    PYTHONUNBUFFERED=1 \
+    HOME=/ \
+    USER=heliotrope
+# A number, so that Kubernetes can tell that it is not root. The platform may choose another one that no passwd file
+# knows; Python and Kopf then take the user's name from the environment.
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["heliotrope"]

@@ -63,6 +63,12 @@ def test_targets_hold_an_environment_of_locked_packages_and_no_root(target: str)
     assert {"--locked", "--no-dev", "--no-build"} <= set(words)
 
 
+def test_an_unknown_user_has_a_name_and_a_home() -> None:
+    """Nobody is 65532 in /etc/passwd, where `getpass.getuser` and `Path.home` would look next."""
+    names = {variable.split("=", 1)[0] for line in instructions("ENV") for variable in line.split()}
+    assert {"USER", "HOME"} <= names
+
+
 def test_the_whole_command_is_the_default_target() -> None:
     assert list(STAGES)[-1] == "all"
 
