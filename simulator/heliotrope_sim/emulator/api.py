@@ -140,6 +140,12 @@ class OpenAIApi:
                 f"Please reduce the length of the input prompt.",
                 "input_tokens",
             )
+        if body.token_limit is not None and body.token_limit > driver.max_model_len:
+            raise bad_request(
+                f"max_tokens={body.token_limit} cannot be greater than max_model_len={driver.max_model_len}. "
+                f"Please request fewer output tokens.",
+                "max_tokens",
+            )
         limit = room if body.token_limit is None else min(room, body.token_limit)
         answer = plan_answer(
             prompt_key(prompt, driver.config.seed, body.seed),

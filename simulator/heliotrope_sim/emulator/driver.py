@@ -106,7 +106,7 @@ class EngineDriver:
             return
         self.engine.abort(generation.request.request_id, self.clock.now_ns())
         generation.finish_reason = ABORTED
-        self._record(generation)
+        self._record(generation, client_left=True)
 
     def sleep(self, level: SleepLevel) -> None:
         """Put the engine to sleep; what is in flight is dropped."""
@@ -188,8 +188,8 @@ class EngineDriver:
                 del self._generations[sequence.request.request_id]
                 self._record(generation)
 
-    def _record(self, generation: Generation) -> None:
-        self.metrics.request_done(generation)
+    def _record(self, generation: Generation, *, client_left: bool = False) -> None:
+        self.metrics.request_done(generation, client_left=client_left)
         sequence = generation.sequence
         if sequence is None:
             return

@@ -92,9 +92,10 @@ class EngineMetrics:
         self.prompt_tokens += sequence.request.prompt_tokens
         self.cached_prompt_tokens += sequence.cached_tokens
 
-    def request_done(self, generation: Generation) -> None:
-        """Count a request at its end, whatever the end."""
-        self.finished[generation.finish_reason or "error"] += 1
+    def request_done(self, generation: Generation, *, client_left: bool = False) -> None:
+        """Count a request at its end; one whose client left is in no count of vLLM's, whose frontend forgets it."""
+        if not client_left:
+            self.finished[generation.finish_reason or "error"] += 1
         self.slow_readers += generation.unread
         sequence = generation.sequence
         if generation.finish_reason == "abort" or sequence is None:
@@ -205,7 +206,10 @@ class EngineMetrics:
         counter(
             "admission_rejections",
             "Number of admission attempts rejected by a queue limit, by reason.",
-            [(f'{self._model_name},reason="max_num_queued_reqs"', self.rejections)],
+            [
+                (f'{self._model_name},reason="max_num_queued_reqs"', self.rejections),
+                (f'{self._model_name},reason="max_num_queued_tokens"', 0),
+            ],
         )
 
     def _histograms(self, page: Page) -> None:

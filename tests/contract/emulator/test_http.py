@@ -160,6 +160,16 @@ async def test_an_error_does_not_repeat_the_prompt(http: httpx.AsyncClient) -> N
     assert "secret" not in response.text
 
 
+async def test_more_output_than_the_context_holds_is_refused_as_vllm_does(http: httpx.AsyncClient) -> None:
+    body = {"messages": [{"role": "user", "content": "hello"}], "ignore_eos": True}
+    response = await http.post("/v1/chat/completions", json=body | {"max_tokens": 4097})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith("max_tokens=4097 cannot be greater than max_model_len=4096.")
+    # What the prompt leaves no room for is cut off instead.
+    usage = (await http.post("/v1/chat/completions", json=body | {"max_tokens": 4096})).json()["usage"]
+    assert usage["total_tokens"] == 4096
+
+
 async def test_ten_megabytes_are_refused_for_their_length_and_a_hundred_unread(http: httpx.AsyncClient) -> None:
     big = {"messages": [{"role": "user", "content": "x" * 10_000_000}]}
     response = await http.post("/v1/chat/completions", json=big)

@@ -121,6 +121,7 @@ async def test_a_client_that_leaves_takes_its_request_along(
     (left,) = (await http.get("/emulator/v1/requests")).json()["requests"]
     assert left["finish_reason"] == "abort"
     assert left["joules"] > 0
+    assert 'finished_reason="abort"} 0' in (await http.get("/metrics")).text
 
 
 async def test_a_client_that_never_reads_is_cut_off(engine: ServedEngine, http: httpx.AsyncClient) -> None:
