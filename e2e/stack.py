@@ -66,7 +66,7 @@ class Stack:
     async def settles(self, name: str, value: float, seconds: float = 10.0) -> None:
         """Wait until a metric has a value."""
         async with asyncio.timeout(seconds):
-            while await self.metric(name) != value:  # noqa: ASYNC110 - it happens in another process
+            while await self.metric(name) != value:
                 await asyncio.sleep(0.05)
 
 

@@ -90,7 +90,7 @@ async def test_ctrl_c_stops_the_demo_and_everything_that_it_started(tmp_path: Pa
     session = os.getsid(child.pid)
     picker_log = tmp_path / "heliotrope" / "picker.log"
     async with asyncio.timeout(60):
-        while "listening" not in _text(picker_log):  # noqa: ASYNC110 - it is another process that writes
+        while "listening" not in _text(picker_log):
             await asyncio.sleep(0.1)
     descendants = _descendants(child.pid)
     assert len(descendants) >= 2

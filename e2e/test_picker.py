@@ -42,7 +42,7 @@ async def served_by(stack: Stack, **fields: object) -> str:
 
 async def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is waited for happens in other processes
+        while not condition():
             await asyncio.sleep(0.05)
 
 

@@ -142,7 +142,7 @@ def rights(namespace: str, pool_name: str, account: str) -> list[Document]:
 async def eventually(condition: Callable[[], bool]) -> None:
     """Wait until something holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not condition():
             await asyncio.sleep(0.02)
 
 

@@ -38,6 +38,6 @@ async def running_stack(folder: Path, engine_port: int) -> AsyncIterator[Stack]:
         await gateway.wait_for_pickers()
         stack = Stack({}, picker, ports, gateway, guide)
         async with asyncio.timeout(READY_SECONDS):
-            while (await stack.state())["endpoints"][0]["running"] is None:  # noqa: ASYNC110 - another process
+            while (await stack.state())["endpoints"][0]["running"] is None:
                 await asyncio.sleep(0.1)
         yield stack

@@ -57,7 +57,7 @@ async def metrics(engine: RealEngine) -> EngineMetrics:
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await condition():  # noqa: ASYNC110 - what is waited for happens in other processes
+        while not await condition():
             await asyncio.sleep(0.05)
 
 

@@ -230,6 +230,29 @@ async def test_a_right_that_is_taken_away_later_leaves_the_last_state(
         await published.until(lambda: len(published.endpoints) == 2 and published.source.healthy)
 
 
+async def test_a_token_that_is_replaced_is_read_again(control_plane: Cluster, namespace: str, pods: Pods) -> None:
+    control_plane.apply(pool(namespace), *rights(namespace, "pool", "picker"))
+    control_plane.kubectl("create", "serviceaccount", "picker", "-n", namespace)
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "picker")
+    connection = Connection(kubeconfig=kubeconfig)
+    pods.create("a", "10.2.0.1")
+
+    async with running(namespace, connection, timing=replace(FAST, watch_shortest_s=0.5)) as published:
+        await published.until(lambda: len(published.endpoints) == 1)
+        stale = kubeconfig.read_text()
+
+        control_plane.kubectl("delete", "serviceaccount", "picker", "-n", namespace)
+        control_plane.kubectl("create", "serviceaccount", "picker", "-n", namespace)
+        await published.until(lambda: not published.source.healthy)  # the old token is void and there is no other
+        assert len(published.endpoints) == 1
+
+        assert control_plane.service_account_kubeconfig(namespace, "picker") == kubeconfig
+        assert kubeconfig.read_text() != stale
+        await published.until(lambda: published.source.healthy)
+        pods.create("b", "10.2.0.2")
+        await published.until(lambda: len(published.endpoints) == 2)
+
+
 async def test_a_list_of_many_pages_is_read_whole(control_plane: Cluster, namespace: str, pods: Pods) -> None:
     for number in range(7):
         pods.create(f"p-{number}", f"10.2.2.{number}")

@@ -61,7 +61,7 @@ class Seen:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
-            while not (self.all and condition()):  # noqa: ASYNC110 - what is waited for tells nobody
+            while not (self.all and condition()):
                 await asyncio.sleep(0.01)
 
 

@@ -71,7 +71,7 @@ def scraper(settings: ScrapeSettings = FAST, cache_lost: Callable[[str], None] |
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+        while not condition():
             await asyncio.sleep(0.005)
 
 

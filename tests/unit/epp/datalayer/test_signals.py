@@ -118,7 +118,7 @@ class Book:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):
-            while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+            while not condition():
                 await asyncio.sleep(0.01)
 
 
