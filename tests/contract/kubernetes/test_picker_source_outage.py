@@ -1,19 +1,23 @@
 """The picker's Kubernetes source when the API server fails it: it serves from memory and catches up."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from tests.support.controlplane import Cluster, ControlPlane
 from tests.support.picker_cluster import FAST, Pods, eventually, mirrored, pods_of, policy, pool, rights, running
 
 from heliotrope.errors import InvalidInputError
 from heliotrope_epp.datalayer.kubernetes import KubernetesSource
 from heliotrope_epp.datalayer.kubernetes.connection import Collection, Connection
+from heliotrope_epp.datalayer.kubernetes.credentials import Credentials
 from heliotrope_epp.datalayer.kubernetes.errors import ExpiredError
 from heliotrope_epp.datalayer.resources import PoolRef
 
@@ -32,7 +36,7 @@ class CountingConnection(Connection):
     def __init__(self, *, kubeconfig: Path) -> None:
         super().__init__(kubeconfig=kubeconfig)
         self.lists: dict[str, int] = {}
-        self.watches = 0
+        self.watched_from: list[str] = []
         self.stale_watches = 0
         self.expired: list[ExpiredError] = []
 
@@ -43,7 +47,7 @@ class CountingConnection(Connection):
     async def watch(
         self, path: str, *, params: Mapping[str, str], silence_s: float
     ) -> AsyncGenerator[dict[str, Any], None]:
-        self.watches += 1
+        self.watched_from.append(params["resourceVersion"])
         if self.stale_watches > 0 and path.endswith("/pods"):
             self.stale_watches -= 1
             params = {**params, "resourceVersion": "1"}
@@ -155,7 +159,7 @@ async def test_a_watch_that_ends_goes_on_without_a_new_list(control_plane: Clust
             pods.create(f"more-{number}", f"10.2.1.{number}")
         await eventually(lambda: len(mirror.objects) == 5)
 
-    assert connection.watches > 2
+    assert len(set(connection.watched_from)) > 2  # each goes on from what the one before it saw last
     assert connection.lists == {f"/api/v1/namespaces/{namespace}/pods": 1}
 
 
@@ -230,27 +234,53 @@ async def test_a_right_that_is_taken_away_later_leaves_the_last_state(
         await published.until(lambda: len(published.endpoints) == 2 and published.source.healthy)
 
 
-async def test_a_token_that_is_replaced_is_read_again(control_plane: Cluster, namespace: str, pods: Pods) -> None:
+async def test_in_a_pod_the_token_of_the_service_account_is_read_again_when_it_is_void(
+    control_plane: Cluster, namespace: str, pods: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     control_plane.apply(pool(namespace), *rights(namespace, "pool", "picker"))
-    control_plane.kubectl("create", "serviceaccount", "picker", "-n", namespace)
-    kubeconfig = control_plane.service_account_kubeconfig(namespace, "picker")
-    connection = Connection(kubeconfig=kubeconfig)
     pods.create("a", "10.2.0.1")
+    mount = InPod(control_plane, namespace, tmp_path, monkeypatch)
+    mount.recreate_account()
+    mount.write_token()
+    connection = Connection(credentials=Credentials(service_account=tmp_path))
 
     async with running(namespace, connection, timing=replace(FAST, watch_shortest_s=0.5)) as published:
         await published.until(lambda: len(published.endpoints) == 1)
-        stale = kubeconfig.read_text()
 
-        control_plane.kubectl("delete", "serviceaccount", "picker", "-n", namespace)
-        control_plane.kubectl("create", "serviceaccount", "picker", "-n", namespace)
+        mount.recreate_account()
         await published.until(lambda: not published.source.healthy)  # the old token is void and there is no other
         assert len(published.endpoints) == 1
 
-        assert control_plane.service_account_kubeconfig(namespace, "picker") == kubeconfig
-        assert kubeconfig.read_text() != stale
+        mount.write_token()
         await published.until(lambda: published.source.healthy)
         pods.create("b", "10.2.0.2")
         await published.until(lambda: len(published.endpoints) == 2)
+
+
+class InPod:
+    """What a kubelet gives a pod: the API server's address in the environment, and files of the service account."""
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._folder = folder
+        config = yaml.safe_load(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten"))
+        server = urlsplit(config["clusters"][0]["cluster"]["server"])
+        authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
+        (folder / "ca.crt").write_bytes(base64.b64decode(authority))
+        monkeypatch.setenv("KUBECONFIG", str(folder / "absent"))
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+
+    def recreate_account(self) -> None:
+        """A new account of the same name: tokens of the old one are void."""
+        self._cluster.kubectl("delete", "serviceaccount", "picker", "-n", self._namespace, "--ignore-not-found")
+        self._cluster.kubectl("create", "serviceaccount", "picker", "-n", self._namespace)
+
+    def write_token(self) -> None:
+        """Put a valid token into place."""
+        token = self._cluster.kubectl("create", "token", "picker", "-n", self._namespace)
+        (self._folder / "token").write_text(token.strip())
 
 
 async def test_a_list_of_many_pages_is_read_whole(control_plane: Cluster, namespace: str, pods: Pods) -> None:

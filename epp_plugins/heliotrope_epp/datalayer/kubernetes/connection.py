@@ -1,24 +1,18 @@
-"""Calls to the API server: kr8s finds it and authenticates, paths and streams are ours.
-
-kr8s's own watch does not ask for bookmarks, sets no timeout and starts over from an expired version for ever; its error
-handling closes the connection that all watches share when one call is forbidden. So calls go through its `call_api`
-with `raise_for_status=False`, and statuses are judged here.
-"""
+"""Calls to the API server: one connection each, for calls are rare and watches long."""
 
 import asyncio
 import json
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import httpx
-import kr8s.asyncio
-from kr8s import APITimeoutError, ServerError
+import aiohttp
 
 from heliotrope.errors import InvalidInputError
+from heliotrope_epp.datalayer.kubernetes.credentials import Access, Credentials
 from heliotrope_epp.datalayer.kubernetes.errors import (
     ApiError,
     ExpiredError,
@@ -54,38 +48,29 @@ class Collection:
 
 
 class Connection:
-    """One API server with credentials: a kubeconfig, or the pod's service account.
+    """One API server, by default that of the kubeconfig or of the pod.
 
-    Credentials are read again when the server refuses them, so tokens may rotate.
+    Credentials are read again when the server refuses them.
     """
 
-    def __init__(self, *, kubeconfig: Path | None = None, context: str | None = None) -> None:
-        self._kubeconfig = kubeconfig
-        self._context = context
-        self._api: kr8s.asyncio.Api | None = None
-        self._connecting = asyncio.Lock()
+    def __init__(self, *, kubeconfig: Path | None = None, credentials: Credentials | None = None) -> None:
+        self._credentials = credentials or Credentials(kubeconfig=kubeconfig)
+        self._access: Access | None = None
+        self._loading = asyncio.Lock()
 
     async def get(self, path: str, *, params: Mapping[str, str], timeout_s: float, accept: str = "") -> dict[str, Any]:
         """The JSON object at a path.
 
         Raises:
             ApiError: one of its kinds.
+            InvalidInputError: if there are no credentials at the first call.
         """
-        try:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._call(path, params, httpx.Timeout(timeout_s), accept) as response,
-            ):
-                body = await response.aread()
-        except TimeoutError as error:
-            raise UnreachableError(f"{path}: no answer within {timeout_s:.0f} s") from error
-        try:
-            answer = json.loads(body)
-        except ValueError as error:
-            raise UnreachableError(f"{path}: the answer is not JSON") from error
-        if not isinstance(answer, dict):
-            raise UnreachableError(f"{path}: the answer is not an object")
-        return answer
+        limits = aiohttp.ClientTimeout(total=timeout_s)
+        async with self._call(path, params, limits, accept) as response:
+            answer = json.loads(await response.read())
+            if not isinstance(answer, dict):
+                raise UnreachableError(f"{path}: the answer is not an object")
+            return answer
 
     async def watch(
         self, path: str, *, params: Mapping[str, str], silence_s: float
@@ -95,8 +80,9 @@ class Connection:
         Raises:
             ApiError: one of its kinds: ExpiredError also where the stream itself says so, UnreachableError when nothing
                 came for `silence_s`.
+            InvalidInputError: if there are no credentials at the first call.
         """
-        limits = httpx.Timeout(_CONNECT_S, read=silence_s)
+        limits = aiohttp.ClientTimeout(total=None, connect=_CONNECT_S, sock_read=silence_s)
         async with self._call(path, params, limits, "") as response, aclosing(_lines(response)) as lines:
             async for line in lines:
                 event = json.loads(line)
@@ -107,83 +93,72 @@ class Connection:
 
     @asynccontextmanager
     async def _call(
-        self, path: str, params: Mapping[str, str], limits: httpx.Timeout, accept: str
-    ) -> AsyncIterator[httpx.Response]:
-        api = await self._connected()
-        # Calls are rare and watches long: no idle connection is kept that the server may have forgotten.
-        headers = {"Accept": accept or "application/json", "Connection": "close"}
-        if api.auth.token:
-            headers["Authorization"] = f"Bearer {api.auth.token}"
-        base, _, url = path.rpartition("/")
+        self, path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        access = await self._accessed(refused=None)
         try:
-            async with api.call_api(
-                "GET",
-                base=base,
-                version="",
-                url=url,
-                raise_for_status=False,
-                stream=True,
-                params=dict(params),
-                headers=headers,
-                timeout=limits,
-            ) as response:
-                if response.status_code == httpx.codes.UNAUTHORIZED:
-                    await api.reauthenticate()
-                if not response.is_success:
-                    raise _judged(response.status_code, path, _message(await response.aread()))
-                yield response
-        except (httpx.HTTPError, APITimeoutError, OSError) as error:
-            raise UnreachableError(f"{path}: {_described(error)}") from error
-        except ValueError as error:
-            raise UnreachableError(f"{path}: {error}") from error
+            for last_try in (False, True):
+                async with (
+                    _session(access, limits) as session,
+                    session.get(
+                        f"{access.server.rstrip('/')}{path}",
+                        params=dict(params),
+                        headers={"Accept": accept or "application/json"} | _bearer(access),
+                        proxy=access.proxy,
+                        server_hostname=access.tls_server_name,
+                    ) as response,
+                ):
+                    if response.status == HTTPStatus.UNAUTHORIZED and not last_try:
+                        access = await self._accessed(refused=access)
+                        continue
+                    if not response.ok:
+                        raise _judged(response.status, path, _message(await response.read()))
+                    yield response
+                    return
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise UnreachableError(f"{path}: {str(error) or type(error).__name__}") from error
 
-    async def _connected(self) -> kr8s.asyncio.Api:
-        """The API object.
+    async def _accessed(self, *, refused: Access | None) -> Access:
+        """The credentials, other than those that were refused.
 
         Raises:
-            InvalidInputError: if there are no credentials to be found.
-            UnreachableError: if the server does not answer.
+            InvalidInputError: if there are none at the first call.
+            UnreachableError: if they are gone later.
         """
-        async with self._connecting:
-            if self._api is None:
-                self._api = await self._connect()
-            return self._api
-
-    async def _connect(self) -> kr8s.asyncio.Api:
-        try:
-            with warnings.catch_warnings():
-                # Newer servers serve the same stable kinds.
-                warnings.filterwarnings("ignore", message="Kubernetes version .* is not supported")
-                async with asyncio.timeout(_CONNECT_S):
-                    return await kr8s.asyncio.api(
-                        kubeconfig=None if self._kubeconfig is None else str(self._kubeconfig), context=self._context
-                    )
-        except (ValueError, KeyError) as error:
-            raise InvalidInputError(
-                "kubeconfig",
-                f"no usable credentials ({error}); give a kubeconfig, or run in a pod with a service account",
-            ) from error
-        except ServerError as error:
-            status = 500 if error.response is None else error.response.status_code
-            raise _judged(status, "/version", str(error)) from error
-        except (httpx.HTTPError, APITimeoutError, OSError) as error:
-            raise UnreachableError(f"API server: {_described(error)}") from error
+        async with self._loading:
+            if self._access is None or self._access is refused:
+                try:
+                    self._access = await self._credentials.load()
+                except InvalidInputError as error:
+                    if self._access is None:
+                        raise
+                    raise UnreachableError(str(error)) from error
+            return self._access
 
 
-async def _lines(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Lines as the server sends them: httpx's own also break at characters that JSON may hold."""
+def _session(access: Access, limits: aiohttp.ClientTimeout) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=access.tls, force_close=True, limit=1),
+        timeout=limits,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": "heliotrope-epp"},
+    )
+
+
+def _bearer(access: Access) -> dict[str, str]:
+    return {"Authorization": f"Bearer {access.token}"} if access.token else {}
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Lines of any length, as the server ends them."""
     rest = b""
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.content.iter_any():
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             if line:
                 yield line
         if len(rest) > _MAX_EVENT_BYTES:
             raise UnreachableError(f"an event exceeds {_MAX_EVENT_BYTES} bytes")
-
-
-def _described(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _message(body: bytes) -> str:

@@ -174,8 +174,8 @@ class Reflector(Generic[T]):
             case "DELETED":
                 key = _key(item)
                 self._problems.pop(key, None)
-                if self._objects.pop(key, None) is not None:
-                    self._changed()
+                self._objects.pop(key, None)
+                self._changed()
             case _:
                 pass  # a bookmark
         return None if version is None else str(version)
