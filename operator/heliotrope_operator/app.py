@@ -243,7 +243,7 @@ class _Operator:
 
     def _dropped(self) -> None:
         self._metrics.dropped.inc()
-        self._resync.request()
+        self._resync.request(everything=True)
 
     def _stalled(self) -> str | None:
         silent_s = self._reconciler.silent_s

@@ -5,7 +5,7 @@ Watch events and resyncs feed it; it answers which objects a change touches. It 
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from heliotrope.api import documents
 from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
@@ -80,9 +80,13 @@ class Table(Generic[T]):
         """All values."""
         return list(self._values.values())
 
-    def by(self, index: str, of: Hashable) -> list[Key]:
-        """Keys whose value has this in an index, in order."""
-        return sorted(self._entries[index].get(of, ()))
+    def by(self, index: str, of: Hashable) -> frozenset[Key]:
+        """Keys whose value has this in an index."""
+        return frozenset(self._entries[index].get(of, ()))
+
+    def distinct(self, index: str) -> list[Hashable]:
+        """Everything that values have in an index."""
+        return list(self._entries[index])
 
     def put(self, key: Key, value: T | None) -> None:
         """Set a value; None removes it."""
@@ -110,15 +114,17 @@ class Cluster:
         """Whether the API server serves a kind, where that is known."""
         self.regions: Table[RegionProfile] = Table()
         self.policies: Table[CarbonPolicy] = Table(
-            pool=lambda key, policy: [pool_key(key.namespace, ref.name) for ref in policy.spec.target_refs],
-            namespace=lambda key, _: [key.namespace],
+            pool=lambda key, policy: [pool_key(key.namespace, ref.name) for ref in policy.spec.target_refs]
         )
         self.variants: Table[WorkloadVariant] = Table(
             region=lambda _, variant: [] if variant.spec.region_ref is None else [variant.spec.region_ref.name],
             target=lambda key, variant: [] if (target := scale_target(key, variant)) is None else [target],
-            namespace=lambda key, _: [key.namespace],
+            shape=lambda key, variant: [_shape(key, variant)],
+            label=lambda key, variant: [
+                (*_shape(key, variant), label) for label in variant.spec.endpoint_selector.match_labels.items()
+            ],
         )
-        self.pools: Table[Pool] = Table()
+        self.pools: Table[Pool] = Table(namespace=lambda key, _: [key.namespace])
         self.unreadable: Table[Unreadable] = Table()
 
     def keys(self, kind: Kind | None = None) -> list[Key]:
@@ -166,6 +172,30 @@ class Cluster:
         """The variant that may scale a target: the oldest, ties go by namespace and name."""
         claims = [each for key in self.variants.by("target", target) if (each := self.variants.get(key)) is not None]
         return min(claims, key=seniority, default=None)
+
+    def variants_of(self, pool: Key) -> set[Key]:
+        """Variants whose pods can be in a pool, as `Pool.may_hold` says; found by label, not one by one."""
+        found: set[Key] = set()
+        known = self.pools.get(pool)
+        for shape in self.variants.distinct("shape") if known is not None else ():
+            namespace, names = cast("tuple[str, frozenset[str]]", shape)
+            if known is None or namespace != pool.namespace:
+                continue
+            asked = [label for label in known.match_labels if label[0] in names]
+            sets = [self.variants.by("label", (namespace, names, label)) for label in asked]
+            found |= frozenset.intersection(*sets) if sets else self.variants.by("shape", shape)
+        return found
+
+    def _policies_of(self, variant: Key, value: Known | None) -> set[Key]:
+        """Policies on pools that can hold a variant's pods."""
+        touched: set[Key] = set()
+        if not isinstance(value, WorkloadVariant):
+            return touched
+        for key in self.pools.by("namespace", variant.namespace):
+            pool = self.pools.get(key)
+            if pool is not None and pool.may_hold(value.spec.endpoint_selector.match_labels):
+                touched |= self.policies.by("pool", key)
+        return touched
 
     def _put(self, key: Key, value: Known | None) -> None:
         self.unreadable.put(key, value if isinstance(value, Unreadable) else None)
@@ -216,9 +246,10 @@ class Cluster:
         if before == after:
             return set()
         variants = self.variants.by("region", key.name)
-        namespaces = {variant.namespace for variant in variants}
-        policies = {policy for namespace in namespaces for policy in self.policies.by("namespace", namespace)}
-        return policies if before is not None and after is not None else policies.union(variants)
+        policies: set[Key] = set()
+        for variant in variants:
+            policies |= self._policies_of(variant, self.variants.get(variant))
+        return policies if before is not None and after is not None else policies | variants
 
     def _depend_on_policy(self, key: Key, before: Known | None, after: Known | None) -> set[Key]:
         """Its pools carry its name, and other policies may win or lose them."""
@@ -240,8 +271,13 @@ class Cluster:
         if targets[0] != targets[1]:
             touched.update(*(self.variants.by("target", target) for target in targets if target is not None))
         if _reach(before) != _reach(after):
-            touched.update(self.policies.by("namespace", key.namespace))
+            touched |= self._policies_of(key, before) | self._policies_of(key, after)
         return touched
+
+
+def _shape(key: Key, variant: WorkloadVariant) -> tuple[str, frozenset[str]]:
+    """Namespace and names of the labels that a variant selects by; few differ."""
+    return key.namespace, frozenset(variant.spec.endpoint_selector.match_labels)
 
 
 def _region_facts(region: Known | None) -> Hashable:
@@ -310,9 +346,10 @@ def _read(kind: Kind, metadata: ObjectMeta, document: Document) -> Known:
     if kind is Kind.INFERENCE_POOL:
         labels = document.get("spec", {}).get("selector", {}).get("matchLabels", {})
         return Pool(metadata, tuple(sorted(labels.items())))
-    for status in (True, False):
+    # The rest of the metadata, who manages which field above all, is larger than many an object.
+    whole = {**document, "metadata": metadata.model_dump(by_alias=True, exclude_none=True, mode="json")}
+    for readable in (whole, {name: value for name, value in whole.items() if name != "status"}):
         try:
-            readable = document if status else {name: value for name, value in document.items() if name != "status"}
             found = documents.parse(readable, unknown_fields="ignore")
         except InvalidInputError as error:
             problem = str(error)

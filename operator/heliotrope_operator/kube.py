@@ -6,7 +6,7 @@ be seen, not repeated.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from heliotrope_operator.metrics import Metrics
 from heliotrope_operator.resources import ResourceType
 
 REQUEST_TIMEOUT_S = 30.0
-PAGE = 500
+PAGE = 100
 MERGE_PATCH = "application/merge-patch+json"
 _ERRORS: dict[int, type[ApiError]] = {
     403: ForbiddenError,
@@ -42,8 +42,8 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """All objects of a collection as of one version."""
+class Page:
+    """Some objects of a collection as of one version of the whole collection."""
 
     items: list[Document]
     resource_version: str
@@ -105,25 +105,21 @@ class Kube:
         """
         return await self._request("GET", path, parameters=parameters)
 
-    async def list_objects(self, resource: ResourceType, namespace: str = "") -> Listing:
-        """All objects of a kind, page by page; started anew when a page token expires.
+    async def pages(self, resource: ResourceType, namespace: str = "") -> AsyncIterator[Page]:
+        """All objects of a kind, a page at a time, so that few are in memory at once.
 
         Raises:
             NotFoundError: if the server does not serve the kind.
+            ExpiredError: if the list took so long that the server has forgotten its version; start again.
         """
+        parameters = {"limit": str(PAGE)}
         while True:
-            items: list[Document] = []
-            parameters = {"limit": str(PAGE)}
-            try:
-                while True:
-                    page = await self.get(resource.path(namespace), parameters)
-                    items.extend(page.get("items", ()))
-                    following = page["metadata"].get("continue")
-                    if not following:
-                        return Listing(items, page["metadata"].get("resourceVersion", ""))
-                    parameters["continue"] = following
-            except ExpiredError:
-                continue
+            page = await self.get(resource.path(namespace), parameters)
+            yield Page(page.get("items", []), page["metadata"].get("resourceVersion", ""))
+            following = page["metadata"].get("continue")
+            if not following:
+                return
+            parameters["continue"] = following
 
     async def create(self, path: str, document: Document) -> Document:
         """Create an object and return it as the server stored it."""

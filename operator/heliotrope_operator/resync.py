@@ -1,7 +1,8 @@
 """Compares everything known with the API server: at start, now and then, and when something may have been missed.
 
 Watches tell of changes at once but may miss a deletion: after 410 Gone, Kopf lists anew and says nothing of objects
-that are no longer there. A resync drops those and looks at every object again.
+that are no longer there. A comparison finds those. The one at each interval also has every object reconciled again,
+whether it has changed or not.
 """
 
 import asyncio
@@ -18,8 +19,10 @@ from heliotrope_operator.workqueue import Backoff
 
 _log = logging.getLogger(__name__)
 
-LEAST_PAUSE_S = 1.0
-"""Between two resyncs, however many are asked for."""
+QUIET_S = 1.0
+"""A comparison that was asked for waits until nobody has asked for this long."""
+LONGEST_WAIT_S = 10.0
+"""But not longer than this."""
 
 
 class Resync:
@@ -47,36 +50,60 @@ class Resync:
         self._on_appeared = on_appeared
         self._rng = rng or random.Random()
         self._wanted = asyncio.Event()
+        self._everything = True
 
-    def request(self) -> None:
-        """Something may have been missed: compare soon. Requests until then are one."""
+    def request(self, *, everything: bool = False) -> None:
+        """Something may have been missed: compare soon. Requests until then are one.
+
+        Args:
+            everything: also have every object reconciled again.
+        """
         self._wanted.set()
+        self._everything = self._everything or everything
 
     async def run(self, ready: Callable[[], None]) -> None:
-        """Compare until cancelled; `ready` is called after the first success."""
+        """Compare until cancelled; `ready` is called after each success."""
         failures, backoff = 0, Backoff(0.5, 30.0)
+        clock = asyncio.get_running_loop().time
         while True:
             self._wanted.clear()
+            everything, self._everything = self._everything, False
             try:
-                await self.once()
+                await self.once(everything=everything)
             except ApiError as error:
                 failures += 1
                 self._metrics.resyncs.labels("error").inc()
+                self._everything = self._everything or everything
                 _log.warning("cannot compare with the API server: %s", error)
                 await asyncio.sleep(backoff.delay_s(failures, self._rng))
                 continue
             failures = 0
             self._metrics.resyncs.labels("success").inc()
+            if everything:
+                due = clock() + self._interval_s * self._rng.uniform(0.9, 1.1)
             ready()
-            await asyncio.sleep(LEAST_PAUSE_S)
-            try:
-                async with asyncio.timeout(self._interval_s * self._rng.uniform(0.9, 1.1)):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+            if not await self._asked_within(due - clock()):
+                self._everything = True
 
-    async def once(self) -> None:
-        """List every kind, take in what is there, drop what is not, and have all of it reconciled.
+    async def _asked_within(self, seconds: float) -> bool:
+        """Wait until a comparison is asked for and the asking has died down; False if nobody asks in time."""
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._wanted.wait()
+        except TimeoutError:
+            return False
+        latest = clock() + LONGEST_WAIT_S
+        while self._wanted.is_set() and clock() < latest:
+            self._wanted.clear()
+            await asyncio.sleep(QUIET_S)
+        return True
+
+    async def once(self, *, everything: bool) -> None:
+        """List every kind, take in what is there and drop what is not.
+
+        Args:
+            everything: have all objects reconciled, not only those that turn out to have changed.
 
         Raises:
             ApiError: if the server does not answer.
@@ -84,25 +111,26 @@ class Resync:
         for kind, resource in RECONCILED.items():
             for namespace in self._namespaces if resource.namespaced else ("",):
                 await self._collection(kind, resource, namespace)
-        self._enqueue(self._cluster.keys())
+        if everything:
+            self._enqueue(self._cluster.keys())
 
     async def _collection(self, kind: Kind, resource: ResourceType, namespace: str) -> None:
+        present: set[Key] = set()
+        version = ""
         try:
-            listing = await self._kube.list_objects(resource, namespace)
+            async for page in self._kube.pages(resource, namespace):
+                version = page.resource_version
+                for document in page.items:
+                    metadata = document["metadata"]
+                    present.add(Key(kind, metadata.get("namespace", ""), metadata["name"]))
+                    typed = {"apiVersion": resource.api_version, "kind": resource.kind} | document
+                    self._enqueue(self._cluster.observe(kind, typed))
         except NotFoundError:
             self._cluster.served[kind] = False
-            items, version = [], ""
         else:
             if self._cluster.served.get(kind) is False:
                 self._on_appeared(kind)
             self._cluster.served[kind] = True
-            items, version = listing.items, listing.resource_version
-        present = set()
-        for document in items:
-            metadata = document["metadata"]
-            present.add(Key(kind, metadata.get("namespace", ""), metadata["name"]))
-            typed = {"apiVersion": resource.api_version, "kind": resource.kind} | document
-            self._enqueue(self._cluster.observe(kind, typed))
         for key in self._cluster.keys(kind):
             if (
                 key not in present

@@ -4,9 +4,9 @@ Only `on.event` handlers are registered, of which Kopf keeps no state: no annota
 docs/adr/0001-operator.md.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -16,6 +16,25 @@ REQUEST_TIMEOUT_S = 30.0
 INACTIVITY_TIMEOUT_S = 70.0
 """A watch without an event or bookmark for this long is dead; the server sends a bookmark every minute."""
 ULTIMATE_EXIT_S = 20.0
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """What an object was like when last handled: not kept, as `on.event` handlers do not ask, and not computed.
+
+    Kopf copies every object of every event for it otherwise.
+    """
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:  # noqa: ARG002 - Kopf's
+        """Nothing of the object."""
+        return cast("kopf.BodyEssence", {})
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:  # noqa: ARG002 - Kopf's
+        """Nothing was kept."""
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Keep nothing."""
+
 
 Take = Callable[[str | None, Mapping[str, Any]], None]
 OnObject = Callable[[Kind, str | None, Mapping[str, Any]], None]
@@ -41,7 +60,7 @@ def kopf_settings(*, clusterwide: bool) -> kopf.OperatorSettings:
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
     settings.persistence.finalizer = "heliotrope.io/finalizer"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="heliotrope.io")
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="heliotrope.io")
+    settings.persistence.diffbase_storage = NoDiffBase()
     return settings
 
 

@@ -15,7 +15,7 @@ from heliotrope.api.v1alpha1.carbonpolicy import (
 )
 from heliotrope.api.v1alpha1.common import Condition, ConditionStatus, Enforcement
 from heliotrope.api.v1alpha1.regionprofile import Freshness, Signal
-from heliotrope_operator.cluster import Cluster, Pool, pool_key, region_key
+from heliotrope_operator.cluster import Cluster, pool_key, region_key
 from heliotrope_operator.conditions import ConditionType, Finding, Transition, settle, transitions
 from heliotrope_operator.controllers.unreadable import report
 from heliotrope_operator.lookup import Lookup
@@ -94,20 +94,15 @@ def policy_facts(cluster: Cluster, key: Key, policy: CarbonPolicy) -> PolicyFact
         Target(pool.name, cluster.pools.get(pool) is not None, served, policy_name(cluster.winner(pool)))
         for pool in pools
     )
-    held = [found for pool in pools if (found := cluster.pools.get(pool)) is not None]
-    return PolicyFacts(targets, _regions(cluster, key.namespace, held, policy.spec.placement.allowed_regions))
+    return PolicyFacts(targets, _regions(cluster, pools, policy.spec.placement.allowed_regions))
 
 
-def _regions(
-    cluster: Cluster, namespace: str, pools: Sequence[Pool], allowed: Sequence[str] | None
-) -> tuple[Region, ...]:
+def _regions(cluster: Cluster, pools: Sequence[Key], allowed: Sequence[str] | None) -> tuple[Region, ...]:
     """Regions of the variants whose pods can be in one of the pools."""
     names = set()
-    for key in cluster.variants.by("namespace", namespace):
+    for key in set().union(*(cluster.variants_of(pool) for pool in pools)):
         variant = cluster.variants.get(key)
-        if variant is None or variant.spec.region_ref is None:
-            continue
-        if any(pool.may_hold(variant.spec.endpoint_selector.match_labels) for pool in pools):
+        if variant is not None and variant.spec.region_ref is not None:
             names.add(variant.spec.region_ref.name)
     regions = []
     for name in sorted(names if allowed is None else names.intersection(allowed)):

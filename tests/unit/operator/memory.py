@@ -5,13 +5,13 @@ It stands in where a test needs hours or races to pass in milliseconds; tests/co
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from heliotrope_operator.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from heliotrope_operator.kube import Listing
+from heliotrope_operator.kube import Page
 from heliotrope_operator.metrics import Metrics
 from heliotrope_operator.resources import ResourceType
 
@@ -61,7 +61,7 @@ class MemoryKube:
             raise NotFoundError(path)
         return self.api.objects[path]
 
-    async def list_objects(self, resource: ResourceType, namespace: str = "") -> Listing:
+    async def pages(self, resource: ResourceType, namespace: str = "") -> AsyncIterator[Page]:
         path = resource.path(namespace)
         await self._enter("GET", path)
         items = [
@@ -69,7 +69,8 @@ class MemoryKube:
             for document in self.api.objects.values()
             if document.get("kind") == resource.kind and namespace in ("", document["metadata"].get("namespace"))
         ]
-        return Listing(items, str(self.api.version))
+        for start in range(0, max(len(items), 1), 2):
+            yield Page(items[start : start + 2], str(self.api.version))
 
     async def create(self, path: str, document: Document) -> Document:
         await self._enter("POST", path)

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.operator import objects
 from tests.unit.operator.objects import cluster_of, key_of
 
@@ -201,3 +203,28 @@ def test_a_pool_may_hold_what_it_does_not_contradict(
     (pool,) = cluster_of(objects.pool(labels=pool_labels)).pools.values()
 
     assert pool.may_hold(selector) is may
+
+
+labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"), min_size=1, max_size=3)
+
+
+@given(pool_labels=labels, selectors=st.lists(labels, max_size=6))
+def test_variants_of_a_pool_are_those_that_it_may_hold(
+    pool_labels: dict[str, str], selectors: list[dict[str, str]]
+) -> None:
+    documents = [objects.variant(f"v{number}", labels=selector) for number, selector in enumerate(selectors)]
+    cluster = cluster_of(objects.pool(labels=pool_labels), *documents)
+    (pool,) = cluster.pools.values()
+
+    found = {key.name for key in cluster.variants_of(pool_key("ns", "pool"))}
+
+    assert found == {f"v{number}" for number, selector in enumerate(selectors) if pool.may_hold(selector)}
+    assert cluster.variants_of(pool_key("elsewhere", "pool")) == set()
+
+
+def test_an_index_forgets_what_no_value_has() -> None:
+    cluster = cluster_of(objects.variant())
+    cluster.forget(key_of(objects.variant()))
+
+    assert cluster.variants.distinct("label") == []
+    assert cluster.variants.distinct("shape") == []

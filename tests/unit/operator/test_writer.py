@@ -176,7 +176,7 @@ async def test_an_event_that_cannot_be_posted_does_not_fail_the_write() -> None:
 async def test_a_write_touches_what_depends_on_it_but_not_itself() -> None:
     bench = Bench()
     policy = objects.policy()
-    for document in (policy, objects.variant(region="es")):
+    for document in (policy, objects.pool(), objects.variant(region="es")):
         bench.cluster.observe(key_of(document).kind, document)
 
     await bench.write(status(1))
