@@ -21,7 +21,8 @@ RUN pip install --no-cache-dir --no-compile --disable-pip-version-check --root-u
 ENV UV_PYTHON=/usr/local/bin/python3 \
     UV_PROJECT_ENVIRONMENT=/opt/heliotrope \
     UV_NO_CACHE=1 \
-    UV_LINK_MODE=copy
+    UV_LINK_MODE=copy \
+    PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
 
