@@ -22,7 +22,7 @@ from heliotrope_operator.controllers.policies import PolicyController
 from heliotrope_operator.controllers.pools import PoolController
 from heliotrope_operator.controllers.regions import RegionController
 from heliotrope_operator.controllers.variants import VariantController
-from heliotrope_operator.errors import UnavailableError
+from heliotrope_operator.errors import ApiError
 from heliotrope_operator.kube import Kube
 from heliotrope_operator.leadership import Leadership
 from heliotrope_operator.lookup import Lookup
@@ -61,15 +61,13 @@ async def operate(settings: OperatorSettings, stop: asyncio.Event | None = None)
     settings = replace(settings, health_port=settings.health_port or _free_port(settings.host))
     server, thread = start_http_server(settings.metrics_port, settings.host, registry=metrics.registry)
     _log.info("metrics on port %d, liveness on port %d of %s", server.server_port, settings.health_port, settings.host)
+    kube = Kube(settings.kubeconfig, metrics)
     try:
-        kube = await _connect(settings, metrics, stop)
-        if kube is None:
+        if not await _connect(kube, stop):
             return EXIT_STOPPED
-        try:
-            return await _Operator(settings, kube, metrics).run(stop)
-        finally:
-            await kube.close()
+        return await _Operator(settings, kube, metrics).run(stop)
     finally:
+        await kube.close()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -89,23 +87,23 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
-async def _connect(settings: OperatorSettings, metrics: Metrics, stop: asyncio.Event) -> Kube | None:
-    """Wait for the API server; None if told to stop first."""
+async def _connect(kube: Kube, stop: asyncio.Event) -> bool:
+    """Wait for the API server; False if told to stop first."""
     failures, rng, backoff = 0, random.Random(), Backoff(0.5, 15.0)
     while not stop.is_set():
         try:
-            kube = await Kube.connect(settings.kubeconfig, metrics)
-        except UnavailableError as error:
+            server = await kube.connect()
+        except ApiError as error:
             failures += 1
             delay_s = backoff.delay_s(failures, rng)
-            _log.warning("%s; again in %.1f s", error, delay_s)
+            _log.warning("the API server does not answer (%s); again in %.1f s", error, delay_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
                     await stop.wait()
         else:
-            _log.info("connected to %s", kube.server)
-            return kube
-    return None
+            _log.info("connected to %s", server)
+            return True
+    return False
 
 
 class _Operator:

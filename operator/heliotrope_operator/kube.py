@@ -1,21 +1,18 @@
-"""Requests to the API server: paths in, documents out, and an error class for each answer that somebody handles.
-
-kr8s finds and refreshes the credentials; its objects and its own retries are not used, because a refused request must
-be seen, not repeated.
-"""
+"""Requests to the API server: paths in, documents out, and an error class for each answer that somebody handles."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import httpx
+import aiohttp
 import kopf
-import kr8s
-import kr8s.asyncio
 
+from heliotrope.errors import InvalidInputError
+from heliotrope_operator.credentials import Access, Credentials
 from heliotrope_operator.errors import (
     ApiError,
     ConflictError,
@@ -28,6 +25,7 @@ from heliotrope_operator.metrics import Metrics
 from heliotrope_operator.resources import ResourceType
 
 REQUEST_TIMEOUT_S = 30.0
+CONNECTIONS = 16
 PAGE = 100
 MERGE_PATCH = "application/merge-patch+json"
 _ERRORS: dict[int, type[ApiError]] = {
@@ -50,52 +48,36 @@ class Page:
 
 
 class Kube:
-    """The API server, with this operator's credentials."""
+    """The API server, with this operator's credentials; they are read again when it refuses them."""
 
-    def __init__(self, api: kr8s.asyncio.Api, metrics: Metrics) -> None:
-        self._api = api
+    def __init__(self, kubeconfig: Path | None, metrics: Metrics) -> None:
+        self._credentials = Credentials(kubeconfig)
         self._metrics = metrics
+        self._access: Access | None = None
+        self._sessions: list[aiohttp.ClientSession] = []
+        """The one in use last; one before it may still have requests in flight."""
+        self._renewing = asyncio.Lock()
 
-    @classmethod
-    async def connect(cls, kubeconfig: Path | None, metrics: Metrics) -> "Kube":
-        """Find credentials and ask the server for its version.
+    async def connect(self) -> str:
+        """Find credentials and ask the server for its version; returns its address.
 
         Raises:
             UnavailableError: if the server does not answer.
-            ValueError: if there are no credentials.
+            InvalidInputError: if there are no credentials.
         """
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                api = await kr8s.asyncio.api(kubeconfig=None if kubeconfig is None else str(kubeconfig))
-        except (httpx.HTTPError, kr8s.APITimeoutError, kr8s.ServerError, OSError) as error:
-            raise UnavailableError(f"the API server does not answer: {str(error) or type(error).__name__}") from error
-        api.timeout = REQUEST_TIMEOUT_S
-        return cls(api, metrics)
-
-    @property
-    def server(self) -> str:
-        """Address of the API server."""
-        return self._api.auth.server
+        access = await self._accessed(None)
+        await self.get("/version")
+        return access.server
 
     async def close(self) -> None:
-        """Close the connections; kr8s has no public way."""
-        session = self._api._session
-        if session is not None:
-            await session.aclose()
+        """Close the connections."""
+        sessions, self._sessions = self._sessions, []
+        for session in sessions:
+            await session.close()
 
     async def connection_info(self) -> kopf.ConnectionInfo:
-        """The same credentials for Kopf, read anew."""
-        await self._api.reauthenticate()
-        auth = self._api.auth
-        return kopf.ConnectionInfo(
-            server=auth.server,
-            ca_path=_path(auth.server_ca_file),
-            insecure=auth._insecure_skip_tls_verify,  # kr8s has no public name for it
-            token=auth.token.strip() if auth.token else None,
-            certificate_path=_path(auth.client_cert_file),
-            private_key_path=_path(auth.client_key_file),
-            proxy_url=auth.proxy,
-        )
+        """The credentials for Kopf, read anew."""
+        return (await self._credentials.load()).kopf
 
     async def get(self, path: str, parameters: Mapping[str, str] | None = None) -> Document:
         """Read an object or a collection.
@@ -142,15 +124,16 @@ class Kube:
         parameters: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Document:
-        response = await self._send(method, path, document, parameters, content_type, renew=False)
-        if response.status_code == httpx.codes.UNAUTHORIZED:
-            response = await self._send(method, path, document, parameters, content_type, renew=True)
-        if response.is_success:
-            answer: Document = response.json()
+        used = await self._accessed(None)
+        status, body = await self._send(method, path, document, parameters, content_type, used)
+        if status == HTTPStatus.UNAUTHORIZED:
+            renewed = await self._accessed(used)
+            status, body = await self._send(method, path, document, parameters, content_type, renewed)
+        if status < HTTPStatus.BAD_REQUEST:
+            answer: Document = json.loads(body)
             return answer
-        problem = f"{method} {path}: {response.status_code}: {_message(response)}"
-        default = UnavailableError if response.is_server_error else ApiError
-        raise _ERRORS.get(response.status_code, default)(problem)
+        default = UnavailableError if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiError
+        raise _ERRORS.get(status, default)(f"{method} {path}: {status}: {_message(body)}")
 
     async def _send(
         self,
@@ -159,46 +142,64 @@ class Kube:
         document: Document | None,
         parameters: Mapping[str, str] | None,
         content_type: str,
-        *,
-        renew: bool,
-    ) -> httpx.Response:
-        """One request. `renew` lets kr8s read the credentials anew when the server does not know them any more."""
-        base, _, rest = path.lstrip("/").partition("/")
-        code = 0
+        access: Access,
+    ) -> tuple[int, bytes]:
+        """Status and body of one request."""
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        if access.token is not None:
+            headers["Authorization"] = f"Bearer {access.token}"
+        status = 0
         try:
-            async with self._api.call_api(
+            async with self._sessions[-1].request(
                 method,
-                version="",
-                base=f"/{base}",
-                url=rest,
-                raise_for_status=renew,
-                params=dict(parameters or {}),
-                content=None if document is None else json.dumps(document),
-                headers={"Content-Type": content_type},
+                access.server + path,
+                params=parameters,
+                data=None if document is None else json.dumps(document).encode(),
+                headers=headers,
+                proxy=access.proxy,
+                server_hostname=access.tls_server_name,
             ) as response:
-                code = response.status_code
-                return response
-        except kr8s.ServerError as error:
-            if error.response is None:
-                raise UnavailableError(f"{method} {path}: {error}") from error
-            code = error.response.status_code
-            return error.response
-        except (httpx.HTTPError, kr8s.APITimeoutError, OSError) as error:
+                body = await response.read()
+                status = response.status
+                return status, body
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}") from error
         finally:
-            self._metrics.requests.labels(method, str(code)).inc()
+            self._metrics.requests.labels(method, str(status)).inc()
+
+    async def _accessed(self, refused: Access | None) -> Access:
+        """The credentials, other than those that were refused."""
+        async with self._renewing:
+            if self._access is None or self._access is refused:
+                try:
+                    access = await self._credentials.load()
+                except InvalidInputError as error:
+                    if self._access is None:
+                        raise
+                    raise UnavailableError(str(error)) from error
+                for session in self._sessions[:-1]:
+                    await session.close()
+                self._sessions[:-1] = []
+                self._sessions.append(_session(access))
+                self._access = access
+            return self._access
 
 
-def _path(value: object) -> str | None:
-    return None if value is None else str(value)
+def _session(access: Access) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=access.tls, limit=CONNECTIONS),
+        timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": "heliotrope-operator"},
+    )
 
 
-def _message(response: httpx.Response) -> str:
+def _message(body: bytes) -> str:
     """What a Status object says; never the body of anything else, which could hold what must not be logged."""
     try:
-        status = response.json()
+        status = json.loads(body)
     except ValueError:
-        return response.reason_phrase
+        return "not a Kubernetes status"
     if isinstance(status, dict) and status.get("kind") == "Status":
-        return str(status.get("message", response.reason_phrase))[:1_000]
-    return response.reason_phrase
+        return str(status.get("message", ""))[:1_000]
+    return "not a Kubernetes status"
