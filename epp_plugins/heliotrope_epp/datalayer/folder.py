@@ -6,7 +6,6 @@ import os
 import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +107,7 @@ class FolderSource:
     async def _watch(self, look: Callable[[], Awaitable[None]]) -> None:
         """Call `look` after each change, and every `rescan_s` in any case."""
         folders = sorted({self._folder, self._endpoints_file.parent})
-        told = True
+        told = False
         while True:
             watched = await asyncio.to_thread(_identities, folders)
             changes = awatch(
@@ -120,19 +119,25 @@ class FolderSource:
                 yield_on_timeout=True,
                 recursive=False,
             )
+            news = asyncio.ensure_future(anext(changes))
             try:
-                async with aclosing(changes):
-                    async for _ in changes:
-                        await look()
-                        told = True
-                        if watched != await asyncio.to_thread(_identities, folders):
-                            break  # replaced by another folder of that name: watch that one
+                await asyncio.sleep(0)  # the watch is set up in the first step, so that no change is missed
+                await look()
+                # A folder replaced by another of its name is to be watched in its stead.
+                while watched == await asyncio.to_thread(_identities, folders):
+                    await news
+                    told = False
+                    news = asyncio.ensure_future(anext(changes))
+                    await look()
             except OSError as error:
-                if told:
+                if not told:
                     _log.warning("cannot watch %s, so it is read again and again: %s", self._folder, error)
-                told = False
+                told = True
                 await asyncio.sleep(min(_REWATCH_S, self._rescan_s))
-            await look()
+            finally:
+                news.cancel()
+                await asyncio.gather(news, return_exceptions=True)
+                await changes.aclose()
 
     def _look(self, known: Mapping[Path, _File]) -> dict[Path, _File]:
         """The files as they are now. Runs in a thread.

@@ -10,7 +10,8 @@ from heliotrope.decide.from_resources import decision_policy, embodied, engine_m
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import UnknownProfileError
-from heliotrope_epp.datalayer.endpoint import REGION_LABEL, Endpoint, Traits
+from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL, REGION_LABEL, Endpoint, Traits
+from heliotrope_epp.datalayer.metrics_text import EngineType
 from heliotrope_epp.datalayer.resources import PoolRef, Resources
 
 _DEFAULT_NAMESPACE = "default"
@@ -47,6 +48,10 @@ def resolve(resources: Resources, pool: PoolRef | None, profiles: Mapping[str, E
     variants = _resolved_variants(resources.variants, regions, profiles, problems)
     claims = _claims(resources.regions, problems)
     holding, losers = effective_policy(resources.policies, pool)
+    if holding is not None and holding.spec.objective.weights.risk > 0.0:
+        problems.append(
+            f"CarbonPolicy {_qualified(holding)}: spec.objective.weights.risk: no estimate of risk exists yet"
+        )
     return World(
         endpoints=resources.endpoints,
         traits={
@@ -136,6 +141,9 @@ def _traits(
     claims: Mapping[str, str],
     problems: list[str],
 ) -> Traits:
+    engine_type = endpoint.labels.get(ENGINE_TYPE_LABEL)
+    if engine_type is not None and engine_type not in list(EngineType):
+        problems.append(f"endpoint {endpoint.key}: label {ENGINE_TYPE_LABEL}: {engine_type!r} is read as vllm")
     variant = _variant_of(endpoint, variants, problems)
     region = _region_of(endpoint, variant, regions, claims, problems)
     if variant is None:

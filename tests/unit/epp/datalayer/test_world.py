@@ -196,3 +196,15 @@ def test_a_folder_is_a_pool_of_its_own_and_goes_by_namespace_and_name() -> None:
     assert world.policy is not None
     assert world.policy.name == "default/c"
     assert world.conflicts == ("x/a", "x/b")
+
+
+def test_what_this_version_cannot_honour_is_said() -> None:
+    risky = policy("a", objective={"mode": "Weighted", "weights": {"carbon": "1", "risk": "0.5"}})
+    engines = [endpoint("a" * (i + 1), {"llm-d.ai/engine-type": kind}) for i, kind in enumerate(("sglang", "triton"))]
+
+    world = resolve(Resources(endpoints=tuple(engines), policies=(risky,)), POOL, PROFILES)
+
+    assert world.problems == (
+        "CarbonPolicy llm/a: spec.objective.weights.risk: no estimate of risk exists yet",
+        "endpoint llm/aa: label llm-d.ai/engine-type: 'triton' is read as vllm",
+    )
