@@ -130,8 +130,7 @@ class Kube:
             renewed = await self._accessed(used)
             status, body = await self._send(method, path, document, parameters, content_type, renewed)
         if status < HTTPStatus.BAD_REQUEST:
-            answer: Document = json.loads(body)
-            return answer
+            return _document(method, path, body)
         default = UnavailableError if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiError
         raise _ERRORS.get(status, default)(f"{method} {path}: {status}: {_message(body)}")
 
@@ -192,6 +191,14 @@ def _session(access: Access) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": "heliotrope-operator"},
     )
+
+
+def _document(method: str, path: str, body: bytes) -> Document:
+    try:
+        document: Document = json.loads(body)
+    except ValueError:
+        raise UnavailableError(f"{method} {path}: the answer is not JSON") from None
+    return document
 
 
 def _message(body: bytes) -> str:
