@@ -209,7 +209,7 @@ def test_images(chart: Chart, values: dict[str, Any], image: str) -> None:
 
 
 def test_crds_are_those_of_the_repository(chart: Chart) -> None:
-    """Also to the digit: the largest integers must not pass through floats."""
+    """To the digit: templates read numbers as floats, which hold integers up to 2**53 only."""
     rendered = {each["metadata"]["name"]: each for each in of_kind(chart.objects(), "CustomResourceDefinition")}
     assert rendered
     for path in (ROOT / "crds").glob("*.yaml"):
