@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 TERM_SECONDS = 20.0
 KILL_SECONDS = 10.0
@@ -48,26 +49,28 @@ def _reap() -> dict[int, int]:
     return ended
 
 
-def _end(group: int) -> None:
+def _end(leader: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(group, signal.SIGTERM)
-        if _all_gone(TERM_SECONDS):
-            return
+        os.kill(leader, signal.SIGTERM)
+        _until(lambda gone: leader in gone, TERM_SECONDS)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-    _all_gone(KILL_SECONDS)
+        os.killpg(leader, signal.SIGKILL)  # what the leader left, or itself
+    _until(lambda _: not _children(), KILL_SECONDS)
 
 
-def _all_gone(seconds: float) -> bool:
+def _until(condition: Callable[[dict[int, int]], bool], seconds: float) -> None:
+    """Wait for a condition on the processes that have just ended."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        _reap()
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return True
+    while not condition(_reap()) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-    return False
+
+
+def _children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -42,7 +42,13 @@ TOKENIZER = {
 
 def write_model(folder: Path, text: Path) -> None:
     """Write `config.json` and a byte-level BPE tokenizer trained on a text."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import (  # type: ignore[import-not-found]
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+        trainers,
+    )
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
