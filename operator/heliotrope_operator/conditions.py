@@ -72,22 +72,17 @@ def settle(
                 observed_generation=generation,
                 last_transition_time=since,
                 reason=finding.reason,
-                message=shortened(finding.message),
+                message=_shortened(finding.message),
             )
         )
     return tuple(settled)
 
 
-def transitions(previous: Sequence[Condition], current: Sequence[Condition], subject: str = "") -> list[Transition]:
+def transitions(previous: Sequence[Condition], current: Sequence[Condition]) -> list[Transition]:
     """What changed between two sets of conditions: status or reason, not wording.
 
     A condition that appears healthy, or is healthy for another reason, is no news: that an object is in order is what
     its user expects. Only a policy that is told to act, or to advise, is news in any case.
-
-    Args:
-        previous: conditions before.
-        current: conditions now.
-        subject: what they speak of, where it is not the object itself; starts the message.
     """
     known = {condition.type: (condition.status, condition.reason) for condition in previous}
     changes = []
@@ -97,8 +92,7 @@ def transitions(previous: Sequence[Condition], current: Sequence[Condition], sub
         healthy = condition.reason in _HEALTHY[kind]
         if before == (condition.status, condition.reason) or (healthy and _expected(before, condition.reason, kind)):
             continue
-        message = f"{subject}: {condition.message}" if subject else condition.message
-        changes.append(Transition(not healthy, condition.reason, shortened(message)))
+        changes.append(Transition(not healthy, condition.reason, condition.message))
     return changes
 
 
@@ -109,6 +103,6 @@ def _expected(before: tuple[ConditionStatus, str] | None, reason: str, kind: Con
     return before[1] in _HEALTHY[kind] and not {before[1], reason} <= _TOLD
 
 
-def shortened(text: str) -> str:
+def _shortened(text: str) -> str:
     """The text, cut where a condition's message has to end."""
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"

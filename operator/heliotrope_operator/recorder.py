@@ -32,7 +32,6 @@ REFILL_S = 30.0
 """Each object may cause BURST new events at once and one more every REFILL_S."""
 REMEMBERED = 4_096
 """Events and objects that are remembered for the two rules above."""
-MAX_NOTE = 1_000
 
 H = TypeVar("H", bound=Hashable)
 V = TypeVar("V")
@@ -128,7 +127,7 @@ class Recorder:
                 "type": "Warning" if change.warning else "Normal",
                 "reason": change.reason,
                 "action": "Reconcile",
-                "note": change.message[:MAX_NOTE],
+                "note": change.message,
                 "reportingController": CONTROLLER,
                 "reportingInstance": self._instance,
                 "regarding": regarding | ({"namespace": key.namespace} if key.namespace else {}),

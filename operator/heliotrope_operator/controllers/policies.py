@@ -160,7 +160,7 @@ def policy_transitions(before: CarbonPolicyStatus | None, after: CarbonPolicySta
         if entry.controller_name == CONTROLLER_NAME:
             name = entry.ancestor_ref.name
             conditions = known.get((entry.controller_name, name), ())
-            changes.extend(transitions(conditions, entry.conditions, f"InferencePool {name}"))
+            changes.extend(transitions(conditions, entry.conditions))
     changes.extend(
         transitions(
             () if before is None else before.conditions,

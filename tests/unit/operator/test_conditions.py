@@ -96,11 +96,5 @@ def test_what_is_told(
     assert [(change.warning, change.reason) for change in changes] == ([] if told is None else [told])
 
 
-def test_the_subject_starts_the_message() -> None:
-    (change,) = transitions([], [condition(A, FALSE, "Conflicted", "the older one holds")], "InferencePool p")
-
-    assert change.message == "InferencePool p: the older one holds"
-
-
 def test_wording_alone_is_not_told() -> None:
     assert transitions([condition(S, FALSE, "SignalStale", "1h")], [condition(S, FALSE, "SignalStale", "2h")]) == []

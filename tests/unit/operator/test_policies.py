@@ -107,7 +107,7 @@ def test_a_loser_that_becomes_the_winner_says_so() -> None:
     assert [(each.warning, each.reason) for each in policy_transitions(None, loser)] == [(True, "Conflicted")]
     (change,) = policy_transitions(loser, winner)
     assert (change.warning, change.reason) == (False, "Accepted")
-    assert change.message == "InferencePool pool: holds on InferencePool pool"
+    assert change.message == "holds on InferencePool pool"
 
 
 @pytest.mark.parametrize(
