@@ -184,6 +184,8 @@ def test_uninstall_leaves_what_people_wrote_and_a_new_installation_finds_it(site
 def test_uninstall_removes_everything_when_told_so_before(site: Site) -> None:
     site.helm("install")
     site.create_region()
+    site.helm("upgrade", values={"crds": {"install": False}})
+    assert site.regions() == [f"regionprofile.heliotrope.io/{site.region}"], "kept also when the release lets go of them"
     site.helm("upgrade", values={"crds": {"keep": False}})
     assert site.regions() == [f"regionprofile.heliotrope.io/{site.region}"]
     site.release("uninstall", "--wait")
