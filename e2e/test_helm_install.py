@@ -185,7 +185,7 @@ def test_uninstall_removes_everything_when_told_so_before(site: Site) -> None:
     site.helm("install")
     site.create_region()
     site.helm("upgrade", values={"crds": {"install": False}})
-    assert site.regions() == [f"regionprofile.heliotrope.io/{site.region}"], "kept also when the release lets go of them"
+    assert site.regions() == [f"regionprofile.heliotrope.io/{site.region}"], "kept when let go of, too"
     site.helm("upgrade", values={"crds": {"keep": False}})
     assert site.regions() == [f"regionprofile.heliotrope.io/{site.region}"]
     site.release("uninstall", "--wait")
