@@ -56,6 +56,10 @@ class InFlight:
             del self._before_first[dispatch]
         return len(self._before_first), sum(d.uncached_tokens for d in self._before_first)
 
+    def oldest_waiting_s(self, now_s: float) -> float:
+        """How long the oldest request has waited whose first token is not yet due; 0 without any."""
+        return next((now_s - d.dispatched_s for d in self._before_first if d.first_token_due_s > now_s), 0.0)
+
     def dispatched_since(self, time_s: float) -> tuple[int, float]:
         """Open requests dispatched after a time, and their prompt tokens."""
         count, tokens = 0, 0.0

@@ -15,6 +15,8 @@ class Load:
     running: float
     waiting: float
     waiting_tokens: float
+    oldest_waiting_seconds: float
+    """How long the first of our own in the queue has waited; 0 if none of ours waits."""
     kv_tokens: float
     prefill_duty: float
 
@@ -24,7 +26,7 @@ class Load:
         return self.running + self.waiting
 
 
-UNKNOWN_LOAD = Load(NAN, NAN, NAN, NAN, NAN)
+UNKNOWN_LOAD = Load(NAN, NAN, NAN, NAN, NAN, NAN)
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class EndpointState:
             running=max(own + others - waiting, 0.0),
             waiting=waiting,
             waiting_tokens=waiting_tokens,
+            oldest_waiting_seconds=self.inflight.oldest_waiting_s(now_s),
             kv_tokens=self._kv_tokens(metrics) + new_tokens,
             prefill_duty=self.inflight.prefill_duty(now_s),
         )

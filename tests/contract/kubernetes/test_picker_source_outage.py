@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,9 @@ class CountingConnection(Connection):
             self.stale_watches -= 1
             params = {**params, "resourceVersion": "1"}
         try:
-            async for event in super().watch(path, params=params, silence_s=silence_s):
-                yield event
+            async with aclosing(super().watch(path, params=params, silence_s=silence_s)) as events:
+                async for event in events:
+                    yield event
         except ExpiredError as error:
             self.expired.append(error)
             raise
@@ -123,8 +125,9 @@ class HeldConnection(Connection):
         self, path: str, *, params: Mapping[str, str], silence_s: float
     ) -> AsyncGenerator[dict[str, Any], None]:
         await self.held.wait()
-        async for event in super().watch(path, params=params, silence_s=silence_s):
-            yield event
+        async with aclosing(super().watch(path, params=params, silence_s=silence_s)) as events:
+            async for event in events:
+                yield event
 
 
 async def test_an_expired_watch_is_followed_by_a_new_list(

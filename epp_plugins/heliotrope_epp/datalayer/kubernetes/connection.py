@@ -98,16 +98,7 @@ class Connection:
         access = await self._accessed(refused=None)
         try:
             for last_try in (False, True):
-                async with (
-                    _session(access, limits) as session,
-                    session.get(
-                        f"{access.server.rstrip('/')}{path}",
-                        params=dict(params),
-                        headers={"Accept": accept or "application/json"} | _bearer(access),
-                        proxy=access.proxy,
-                        server_hostname=access.tls_server_name,
-                    ) as response,
-                ):
+                async with _answered(access, path, params, limits, accept) as response:
                     if response.status == HTTPStatus.UNAUTHORIZED and not last_try:
                         access = await self._accessed(refused=access)
                         continue
@@ -136,17 +127,33 @@ class Connection:
             return self._access
 
 
-def _session(access: Access, limits: aiohttp.ClientTimeout) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=access.tls, force_close=True, limit=1),
-        timeout=limits,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": "heliotrope-epp"},
-    )
-
-
-def _bearer(access: Access) -> dict[str, str]:
-    return {"Authorization": f"Bearer {access.token}"} if access.token else {}
+@asynccontextmanager
+async def _answered(
+    access: Access, path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout, accept: str
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The answer to one request, on a connection of its own."""
+    headers = {"Accept": accept or "application/json", "User-Agent": "heliotrope-epp"}
+    if access.token:
+        headers["Authorization"] = f"Bearer {access.token}"
+    async with (
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=access.tls, limit=1),
+            timeout=limits,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+        ) as session,
+        session.get(
+            f"{access.server.rstrip('/')}{path}",
+            params=dict(params),
+            proxy=access.proxy,
+            server_hostname=access.tls_server_name,
+        ) as response,
+    ):
+        try:
+            yield response
+        finally:
+            # Cuts the connection before the response gives it back: a watch would wait for the server's farewell.
+            await session.close()
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
