@@ -51,6 +51,8 @@ class Candidates:
     """Requests queued before this one."""
     waiting_tokens: FloatColumn
     """Their uncached prompt tokens."""
+    oldest_waiting_seconds: FloatColumn
+    """How long the first of them has waited."""
     kv_tokens: FloatColumn
     """Tokens held in the KV cache by the batch."""
     prefill_duty: FloatColumn

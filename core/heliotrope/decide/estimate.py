@@ -4,7 +4,11 @@ Latencies follow paper carbon-slo-tension §IV:
 
     TTFT = RTT + W + t_pre(ISL + Q)          TPOT = [t_dec(B + 1, KV) + T_pre] / (1 − duty)
 
-with the rest of the step that is running when the request arrives added to TTFT (half a step is expected).
+with two additions to TTFT: the rest of the step that is running when the request arrives (half a step is expected),
+and what arrives while the request still waits. An engine prefills everything that waits in one step, up to its token
+budget, and answers none of it before that step ends; so a queue that takes time T to reach takes T / (1 − duty).
+The same step delays those that wait already: `queue_ttft_seconds` is the TTFT of the first of them if this request
+joins, so that no plan breaks a promise that was given to somebody else.
 
 Two energies are kept apart. `energy_joules` is the request's share of the steps it takes part in, at the batch that
 the endpoint reaches if the pool's present load is consolidated on it: a price that does not depend on who happens to
@@ -31,6 +35,8 @@ class Estimates:
 
     ttft_seconds: FloatColumn
     tpot_seconds: FloatColumn
+    queue_ttft_seconds: FloatColumn
+    """Of the first request that waits there, if this one joins; 0 where none waits."""
     ttft_relative_error: FloatColumn
     """One standard deviation over the estimate; so for the other errors."""
     tpot_relative_error: FloatColumn
@@ -76,6 +82,7 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
     return Estimates(
         ttft_seconds=columns.ttft,
         tpot_seconds=columns.tpot,
+        queue_ttft_seconds=columns.queue_ttft,
         ttft_relative_error=columns.ttft_error,
         tpot_relative_error=columns.tpot_error,
         service_seconds=service,
@@ -97,6 +104,7 @@ class _Columns:
 
     ttft: FloatColumn
     tpot: FloatColumn
+    queue_ttft: FloatColumn
     ttft_error: FloatColumn
     tpot_error: FloatColumn
     energy: FloatColumn
@@ -107,9 +115,9 @@ class _Columns:
 
     @classmethod
     def unknown(cls, n: int) -> "_Columns":
-        ttft, tpot, ttft_error, tpot_error, energy, energy_error, incremental, batch = np.full((8, n), np.nan)
+        ttft, tpot, queue, ttft_error, tpot_error, energy, energy_error, incremental, batch = np.full((9, n), np.nan)
         fits = np.ones(n, dtype=np.bool_)
-        return cls(ttft, tpot, ttft_error, tpot_error, energy, energy_error, incremental, batch, fits)
+        return cls(ttft, tpot, queue, ttft_error, tpot_error, energy, energy_error, incremental, batch, fits)
 
 
 def _fill(
@@ -142,7 +150,9 @@ def _fill(
 
     mean_queued = queued / np.maximum(waiting, 1.0)
     prefill = engine.prefill_seconds(uncached + queued, waiting + 1.0, uncached**2 + waiting * mean_queued**2)
-    ttft = wait + 0.5 * step + prefill
+    queued_prefill = engine.prefill_seconds(queued, waiting, waiting * mean_queued**2)
+    until_own_step = 0.5 * step + queued_prefill
+    ttft = wait + 0.5 * step + prefill + until_own_step * duty / (1.0 - duty)
     columns.ttft[rows] = ttft
     # Departures come at random, so waiting for k of them spreads by wait / √k; a step is met at a uniform point.
     spread = np.sqrt(
@@ -151,7 +161,11 @@ def _fill(
         + wait * wait / np.maximum(departures, 1.0)
     )
     columns.ttft_error[rows] = spread / ttft
-    queued_prefill = engine.prefill_seconds(queued, waiting, waiting * mean_queued**2)
+    columns.queue_ttft[rows] = np.where(
+        waiting > 0.0,
+        candidates.oldest_waiting_seconds[rows] + step + _one_step(engine, uncached + queued, waiting + 1.0),
+        waiting * 0.0,
+    )
     columns.tpot[rows] = (decode + queued_prefill / out) / (1.0 - duty)
 
     # Sharing: the batch that this endpoint reaches when the pool's load is consolidated on it.
@@ -176,6 +190,12 @@ def _fill(
     columns.tpot_error[rows] = engine.error.decode_seconds
     columns.energy_error[rows] = engine.error.step_joules
     columns.kv_fits[rows] = request.prompt_tokens + out <= engine.kv_capacity_tokens
+
+
+def _one_step(engine: EngineModel, tokens: FloatColumn, requests: FloatColumn) -> FloatColumn:
+    """Time of the prefill step that begins with these tokens: all of them, or the engine's budget."""
+    taken = np.minimum(tokens, float(engine.max_num_batched_tokens))
+    return engine.prefill_seconds(taken, requests, taken * taken / np.maximum(requests, 1.0))
 
 
 def _rtt(candidates: Candidates, region: str | None) -> float:

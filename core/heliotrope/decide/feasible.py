@@ -19,6 +19,7 @@ class Loss(StrEnum):
     CAPACITY = "request does not fit its KV cache"
     TTFT = "TTFT above the SLO"
     TPOT = "TPOT above the SLO"
+    QUEUE = "would delay those that wait there beyond the TTFT SLO"
     UNKNOWN = "latency unknown while others are known"
     DOMINATED = "dominated by another plan"
     CARBON = "more carbon"
@@ -58,6 +59,7 @@ def feasibility(
     known = np.isfinite(estimates.ttft_seconds) & np.isfinite(estimates.tpot_seconds)
     ttft_ok = _within(estimates.ttft_seconds, estimates.ttft_relative_error, policy, _ttft_slo(request, policy))
     tpot_ok = _within(estimates.tpot_seconds, estimates.tpot_relative_error, policy, _tpot_slo(request, policy))
+    queue_ok = _within(estimates.queue_ttft_seconds, estimates.ttft_relative_error, policy, policy.ttft_slo_seconds)
     losses = tuple(
         Loss.REGION
         if not in_region[i]
@@ -71,13 +73,15 @@ def feasibility(
         if not ttft_ok[i]
         else Loss.TPOT
         if not tpot_ok[i]
+        else Loss.QUEUE
+        if not queue_ok[i]
         else None
         for i in range(n)
     )
     return Feasibility(
         allowed=in_region & good & estimates.kv_fits,
         latency_known=known,
-        meets_slo=known & ttft_ok & tpot_ok,
+        meets_slo=known & ttft_ok & tpot_ok & queue_ok,
         losses=losses,
     )
 

@@ -81,6 +81,7 @@ def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mappi
         running=np.array([load.running for load in loads], dtype=np.float64),
         waiting=np.array([load.waiting for load in loads], dtype=np.float64),
         waiting_tokens=np.array([load.waiting_tokens for load in loads], dtype=np.float64),
+        oldest_waiting_seconds=np.array([load.oldest_waiting_seconds for load in loads], dtype=np.float64),
         kv_tokens=np.array([load.kv_tokens for load in loads], dtype=np.float64),
         prefill_duty=np.array([load.prefill_duty for load in loads], dtype=np.float64),
         cached_tokens=np.array([option.cached_tokens for option in options], dtype=np.float64),

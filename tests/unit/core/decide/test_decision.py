@@ -78,6 +78,7 @@ def pool(
         running=batch,
         waiting=column("waiting", 0.0),
         waiting_tokens=column("waiting_tokens", 0.0),
+        oldest_waiting_seconds=column("oldest_waiting_seconds", 0.0),
         kv_tokens=column("kv_tokens", 0.0) + np.nan_to_num(batch) * 1100.0,
         prefill_duty=column("prefill_duty", 0.1),
         cached_tokens=column("cached_tokens", 0.0),
@@ -123,6 +124,23 @@ def test_tpot_slo_is_hard_while_another_plan_holds_it() -> None:
     decision = decide(REQUEST, pool(["a", "b"], THREE, running=[30.0, 1.0]), tight, NOW)
     assert decision.endpoint == "e1"
     assert decision.losses[0] is Loss.TPOT
+
+
+def test_a_request_does_not_join_a_queue_whose_first_would_then_be_late() -> None:
+    policy = replace(POLICY, ttft_slo_seconds=1.0)
+    joins = pool(["a", "b"], THREE, waiting=[1.0, 0.0], waiting_tokens=[4000.0, 0.0], oldest_waiting_seconds=[0.1, 0.0])
+    assert decide(REQUEST, joins, policy, NOW).endpoint == "e0"
+    late = pool(["a", "b"], THREE, waiting=[1.0, 0.0], waiting_tokens=[4000.0, 0.0], oldest_waiting_seconds=[0.8, 0.0])
+    decision = decide(REQUEST, late, policy, NOW)
+    assert decision.endpoint == "e1"
+    assert decision.losses[0] is Loss.QUEUE
+
+
+def test_what_arrives_while_one_waits_is_prefilled_in_the_same_step() -> None:
+    columns = {"waiting": [1.0, 1.0], "waiting_tokens": [2000.0, 2000.0], "prefill_duty": [0.0, 0.5]}
+    estimates = decide(REQUEST, pool(["a", "a"], THREE, **columns), POLICY, NOW).estimates
+    idle_queue = ENGINE.decode_seconds(5.0, 4400.0) / 2 + ENGINE.prefill_seconds(2000.0)
+    assert estimates.ttft_seconds[1] - estimates.ttft_seconds[0] == pytest.approx(idle_queue, rel=0.05)
 
 
 def test_without_any_plan_in_time_the_shortest_ttft_is_taken_as_best_effort() -> None:
