@@ -60,7 +60,8 @@ class WorkQueue(Generic[K]):
         self._serial = 0
         self._failures: dict[K, int] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._wakers: set[asyncio.Future[None]] = set()
+        self._wakers: dict[asyncio.Future[None], None] = {}
+        """Waiting workers, longest first."""
 
     def __len__(self) -> int:
         """Keys that wait to be worked on now."""
@@ -104,16 +105,16 @@ class WorkQueue(Generic[K]):
         """Wait for a key and take it: no other worker gets it until `done` or `retry`."""
         while not self._ready:
             waker = asyncio.get_running_loop().create_future()
-            self._wakers.add(waker)
+            self._wakers[waker] = None
             try:
                 await waker
             except asyncio.CancelledError:
                 if waker.done() and not waker.cancelled():
-                    self._wakers.discard(waker)
+                    self._wakers.pop(waker, None)
                     self._wake()  # what this worker was woken for goes to another
                 raise
             finally:
-                self._wakers.discard(waker)
+                self._wakers.pop(waker, None)
         key = next(iter(self._ready))
         del self._ready[key]
         self._working.add(key)
