@@ -59,6 +59,7 @@ format: $(STAMP) ## Rewrite imports and layout
 .PHONY: generate
 generate: $(STAMP) ## Write crds/, the chart's copies and generated docs
 	@$(RUN) heliotrope crds --write
+	@$(RUN) python -m heliotrope.api.reference > docs/resources-reference.md
 
 .PHONY: drift
 drift: $(STAMP) ## Fail if a generated file is not what `make generate` writes

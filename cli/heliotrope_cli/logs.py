@@ -5,7 +5,6 @@ import logging
 from datetime import UTC, datetime
 from typing import TextIO
 
-
 OUR_LOGGERS = ("heliotrope", "heliotrope_epp", "heliotrope_operator")
 
 
