@@ -206,7 +206,7 @@ class Picker:
                 endpoints=self._endpoint_rows,
                 regions=lambda: self._store.regions().values(),
                 source_healthy=lambda: self._source.healthy,
-                problems=lambda: len(self._store.world.problems),
+                problems=lambda: len(self._problems()),
                 unix_clock=self._clock.unix,
             )
         )
@@ -309,4 +309,9 @@ class Picker:
             now_unix_s=self._clock.unix(),
             stale_after_s=self._settings.director.metrics_stale_after_s,
             source_healthy=self._source.healthy,
+            problems=self._problems(),
         )
+
+    def _problems(self) -> list[str]:
+        signals = self._signals.problems.items()
+        return [*self._store.world.problems, *(f"carbon signal of region {name}: {why}" for name, why in signals)]

@@ -42,6 +42,11 @@ class SignalBook(Protocol):
         """Stop following; safe to call twice."""
         ...
 
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """By region: why it has no new value."""
+        ...
+
 
 class PublishedSignals:
     """Reads the status that the operator keeps in each RegionProfile."""
@@ -57,6 +62,11 @@ class PublishedSignals:
 
     async def close(self) -> None:
         """Nothing runs."""
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """None: the operator tells them in each RegionProfile's conditions."""
+        return {}
 
 
 def published_signal(region: RegionProfile, now_unix_s: float) -> CarbonSignal:
@@ -130,8 +140,7 @@ class PolledSignals:
         self._rng = rng or random.Random()
         self._started_unix_s = clock()
         self._followed: dict[str, _Followed] = {}
-        self.problems: dict[str, str] = {}
-        """By region: why it has no new value."""
+        self._problems: dict[str, str] = {}
 
     def update(self, regions: Iterable[RegionProfile]) -> None:
         """Follow exactly these regions. One whose source or signal changed starts anew, without a value."""
@@ -146,6 +155,11 @@ class PolledSignals:
                 self._followed[name] = self._follow(region, key)
         self._publish()
 
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """By region: why it has no new value."""
+        return self._problems
+
     async def close(self) -> None:
         """Stop every task."""
         running = [followed.task for followed in self._followed.values() if followed.task is not None]
@@ -156,7 +170,7 @@ class PolledSignals:
 
     def _drop(self, name: str) -> None:
         followed = self._followed.pop(name, None)
-        self.problems.pop(name, None)
+        self._problems.pop(name, None)
         if followed is not None and followed.task is not None:
             followed.task.cancel()
 
@@ -185,7 +199,7 @@ class PolledSignals:
                 pause = min(_FIRST_RETRY_S * 2.0 ** min(failures - 1, 16), max(times.poll_s, _LONGEST_RETRY_S))
             else:
                 failures = 0
-                if self.problems.pop(name, None) is not None:
+                if self._problems.pop(name, None) is not None:
                     _log.info("carbon signal of region %s is back", name)
                 signal = CarbonSignal(fetched.reading, times.stale_after_s, fetched.forecast)
                 self._followed[name].signal = signal
@@ -194,9 +208,9 @@ class PolledSignals:
             await asyncio.sleep(pause * self._rng.uniform(0.9, 1.0))
 
     def _report(self, name: str, problem: str) -> None:
-        if self.problems.get(name) != problem:
+        if self._problems.get(name) != problem:
             _log.warning("carbon signal of region %s: %s", name, problem)
-        self.problems[name] = problem
+        self._problems[name] = problem
 
     def _publish(self) -> None:
         self._changed({name: followed.signal for name, followed in self._followed.items()})

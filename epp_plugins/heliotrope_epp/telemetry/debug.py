@@ -1,5 +1,6 @@
 """`/debug/state`: endpoints, regions and policy as decisions see them at this moment."""
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -8,7 +9,13 @@ from heliotrope_epp.datalayer.store import EndpointStore
 
 
 def state_document(
-    store: EndpointStore, *, now_s: float, now_unix_s: float, stale_after_s: float, source_healthy: bool
+    store: EndpointStore,
+    *,
+    now_s: float,
+    now_unix_s: float,
+    stale_after_s: float,
+    source_healthy: bool,
+    problems: Sequence[str],
 ) -> dict[str, Any]:
     """Plain data; unknown is None."""
     world = store.world
@@ -17,7 +24,7 @@ def state_document(
         "source_healthy": source_healthy,
         "policy": None if world.policy is None else {"name": world.policy.name, "enforce": world.policy.enforce},
         "conflicts": list(world.conflicts),
-        "problems": list(world.problems),
+        "problems": list(problems),
         "regions": [
             {
                 "name": view.name,

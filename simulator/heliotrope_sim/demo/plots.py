@@ -85,12 +85,12 @@ def ttft_distributions(states: Sequence[ArmState], scenario: Scenario) -> str:
                 share = np.arange(1, len(values) + 1) / len(values)
                 axis.plot(values, share, color=ARM_COLORS[state.name], label=TITLES[state.name], drawstyle="steps-post")
         axis.axvline(scenario.ttft_slo_seconds * 1000, color="#bc4749", linestyle="--", linewidth=1)
-        axis.text(scenario.ttft_slo_seconds * 1000, 0.05, " SLO", color="#bc4749")
+        axis.text(scenario.ttft_slo_seconds * 1000, 0.02, " SLO", color="#bc4749", ha="left")
         axis.set_xscale("log")
         axis.set_xlabel("TTFT, ms (streamed requests)")
         axis.set_ylabel("share of requests")
         axis.set_ylim(0, 1)
-        axis.legend(loc="lower right")
+        axis.legend(loc="upper left")
         return _svg(figure)
 
 
