@@ -69,7 +69,7 @@ class AdminServer:
 
     async def _debug_decisions(self, request: web.Request) -> web.Response:
         text = request.query.get("limit", "100")
-        if not text.isdecimal() or int(text) > MAX_DECISIONS:
+        if not text.isdecimal() or len(text) > len(str(MAX_DECISIONS)) or int(text) > MAX_DECISIONS:
             return web.json_response({"error": f"limit must be 0 to {MAX_DECISIONS}"}, status=400)
         return web.json_response(self._decisions(int(text)))
 
