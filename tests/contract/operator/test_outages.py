@@ -86,7 +86,7 @@ def test_a_deletion_that_the_watch_can_no_longer_tell_is_found(
 
     eventually(lambda: holds(api, "younger"))
     eventually(lambda: marker(api) == f"{api.namespace}/younger (Enforce)")
-    assert "Restarting the watch-stream for carbonpolicies" in operator.text(), "the server did not say 410 Gone"
+    eventually(lambda: "Restarting the watch-stream for carbonpolicies" in operator.text(), "the server says 410 Gone")
     assert operator.health()[0] == 200
 
 
