@@ -173,7 +173,6 @@ class CarbonPolicy(Resource):
                 "Reason",
                 '.status.conditions[?(@.type=="Accepted")].reason',
                 "Why the policy holds or not.",
-                priority=1,
             ),
             Column("Scheduler", ".spec.placement.scheduler", "Assigns requests to regions.", priority=1),
             AGE,
