@@ -144,7 +144,7 @@ async def _idle(pid: int, seconds: float) -> float:
 
 async def _memory(url: str, pid: int, served: int) -> dict[str, float]:
     """Resident megabytes after 5,000 and after 50,000 requests."""
-    rate = 300.0
+    rate = 180.0
     marks = {}
     for target in (5_000, 50_000):
         while served < target:

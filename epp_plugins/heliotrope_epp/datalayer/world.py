@@ -110,6 +110,7 @@ def _resolved_variants(
         engine = None
         try:
             engine = engine_model(variant, profiles)
+            engine = engine if engine is None else engines.setdefault(engine, engine)
         except UnknownProfileError as error:
             problems.append(f"{name}: {error}")
         ref = variant.spec.region_ref

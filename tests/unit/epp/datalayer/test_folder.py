@@ -191,7 +191,7 @@ async def test_the_folder_goes_and_comes_back(folder: Path) -> None:
     async with watching(FolderSource(folder, rescan_s=600.0)) as seen:
         copy = folder.with_name("copy")
         shutil.copytree(folder, copy)
-        folder.rename(folder.with_name("gone"))  # at once; file by file they would be deletions
+        folder.rename(folder.with_name("gone"))  # noqa: ASYNC240 - at once: file by file they would be deletions
         await seen.until(lambda: not seen.source.healthy)
         assert seen.endpoints == ["a"]
         assert seen.zones == {"spain": "ES"}

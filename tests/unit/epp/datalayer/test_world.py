@@ -208,3 +208,16 @@ def test_what_this_version_cannot_honour_is_said() -> None:
         "CarbonPolicy llm/a: spec.objective.weights.risk: no estimate of risk exists yet",
         "endpoint llm/aa: label llm-d.ai/engine-type: 'triton' is read as vllm",
     )
+
+
+def test_equal_engines_of_several_variants_are_one_object() -> None:
+    names, engine = ("one", "second"), {"profile": "llama-3.1-8b-h100", "maxNumSeqs": 16}
+    resources = Resources(
+        endpoints=tuple(endpoint(name, {"v": name}) for name in names),
+        variants=tuple(variant(name, engine=engine) for name in names),
+    )
+    traits = resolve(resources, None, PROFILES).traits
+    first, second = (traits[f"llm/{name}"].engine for name in names)
+    assert first is not None
+    assert first.max_num_seqs == 16
+    assert first is second
