@@ -105,6 +105,8 @@ def _resolved_variants(
     currencies = {variant.spec.currency for variant in variants if variant.spec.price_per_hour is not None}
     if len(currencies) > 1:
         problems.append(f"WorkloadVariants have prices in {', '.join(sorted(currencies))}: cost is unknown everywhere")
+    # Equal models become one object: decisions compute each only once for all its endpoints.
+    engines: dict[EngineModel, EngineModel] = {}
     for variant in sorted(variants, key=_qualified):
         name = f"WorkloadVariant {_qualified(variant)}"
         engine = None
