@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import random
 import signal
@@ -94,6 +95,9 @@ async def serve(settings: EppSettings, stop: asyncio.Event, announce: Callable[[
         stack.push_async_callback(_cancelled, ready)
         await asyncio.wait({source, stopped, ready}, return_when=asyncio.FIRST_COMPLETED)
         if not source.done() and not stop.is_set():
+            # What exists by now stays: collections need not look at it again with every request.
+            gc.collect()
+            gc.freeze()
             picker.set_serving()
             if announce is not None:
                 announce(picker.ports)
