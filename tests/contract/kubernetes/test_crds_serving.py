@@ -175,7 +175,7 @@ def test_an_explanation_tells_meaning_unit_default_and_choices(control_plane: Cl
 
 COLUMNS: dict[str, list[str]] = {
     "RegionProfile": ["NAME", "ZONE", "INTENSITY", "FRESHNESS", "SIGNAL", "MEASURED", "AGE"],
-    "CarbonPolicy": ["NAME", "POOL", "MODE", "TTFT", "TPOT", "ENFORCEMENT", "ACCEPTED", "AGE"],
+    "CarbonPolicy": ["NAME", "POOL", "MODE", "TTFT", "TPOT", "ENFORCEMENT", "ACCEPTED", "REASON", "AGE"],
     "WorkloadVariant": [
         *("NAME", "MODEL", "ROLE", "REGION", "ACCELERATOR", "DESIRED", "CURRENT", "ACTIVE", "RESOLVED", "AGE"),
     ],
@@ -183,7 +183,7 @@ COLUMNS: dict[str, list[str]] = {
 }
 SHOWN: dict[str, list[str]] = {
     "RegionProfile": ["ES", "0", "Fresh", "average"],
-    "CarbonPolicy": ["llama", "Weighted", "2s", "80ms", "Enforce", "True"],
+    "CarbonPolicy": ["llama", "Weighted", "2s", "80ms", "Enforce", "True", "Accepted"],
     "WorkloadVariant": ["meta-llama/Llama-3.1-8B-Instruct", "both", "es", "H100-SXM-80GB", "4", "3", "2", "True"],
     "NodePower": ["Enforce", "1", "True", "Accepted"],
 }
