@@ -104,9 +104,13 @@ class Child:
             raise ChildError(f"{self.name} ended with exit code {code}; {self.log_tail()}")
         return line.decode().strip()
 
+    def log_end(self) -> str:
+        """The last lines of its log."""
+        return self.log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace") if self.log_path.exists() else ""
+
     def log_tail(self) -> str:
         """The end of its log, as a sentence for error messages."""
-        tail = self.log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace") if self.log_path.exists() else ""
+        tail = self.log_end()
         return f"its log {self.log_path} ends:\n{tail}" if tail else f"its log {self.log_path} is empty"
 
     async def stop(self, grace_seconds: float = 5.0) -> None:

@@ -179,14 +179,8 @@ def _fill(
     alone = engine.decode_joules(1.0, context) - engine.idle_watts * engine.decode_seconds(1.0, context)
     busy = engine.decode_joules(batch_after, kv + context) - engine.decode_joules(batch_after - 1.0, kv)
     standing = engine.idle_watts * engine.prefill_seconds(uncached)
-    columns.incremental[rows] = np.where(
-        idle_share > 0.0,
-        idle_share * (prefill_joules - standing + out * alone) + (1.0 - idle_share) * (prefill_joules + out * busy),
-        prefill_joules + out * busy,
-    )
-    known = np.isfinite(ahead)
-    for column in (columns.energy, columns.batch):
-        column[rows] = np.where(known, column[rows], np.nan)
+    decode_joules = out * (idle_share * alone + (1.0 - idle_share) * busy)
+    columns.incremental[rows] = prefill_joules - idle_share * standing + decode_joules
     columns.tpot_error[rows] = engine.error.decode_seconds
     columns.energy_error[rows] = engine.error.step_joules
     columns.kv_fits[rows] = request.prompt_tokens + out <= engine.kv_capacity_tokens

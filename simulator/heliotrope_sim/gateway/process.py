@@ -18,7 +18,6 @@ from heliotrope_sim.gateway.install import install_envoy
 
 READY_SECONDS = 30.0
 LOG_NAME = "envoy.log"
-LOG_TAIL_BYTES = 4_000
 HEALTHY_STAT = f"cluster.{PICKER_CLUSTER}.membership_healthy"
 
 
@@ -93,10 +92,7 @@ class Gateway:
 
     def log_tail(self) -> str:
         """The end of the log."""
-        try:
-            return self.log_path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-        except FileNotFoundError:
-            return ""
+        return self._child.log_end()
 
     async def stats(self, pattern: str = "") -> dict[str, int]:
         """Envoy's counters and gauges whose name matches a regular expression."""
