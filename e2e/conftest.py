@@ -4,19 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from e2e import our_crds
-from e2e.controlplane import build
 from tests.support.chart import ROOT
 from tests.support.controlplane import Cluster, open_cluster
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the control plane before the tests' time limits run, with its progress on the terminal."""
-    wanted = any(item.get_closest_marker("controlplane") for item in session.items)
-    if not wanted or session.config.option.collectonly or not build.needed():
-        return
-    capture = session.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        build.ensure()
 
 
 @pytest.fixture(scope="session")

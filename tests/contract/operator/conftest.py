@@ -16,16 +16,6 @@ ROOT = Path(__file__).parents[3]
 Start = Callable[..., OperatorProcess]
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the control plane before the tests' time limits run, with its progress on the terminal."""
-    wanted = any(item.get_closest_marker("controlplane") for item in session.items)
-    if not wanted or session.config.option.collectonly or not build.needed():
-        return
-    capture = session.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        build.ensure()
-
-
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Kubernetes API of these tests' own: they restart it, and count what it refuses."""
