@@ -32,6 +32,8 @@ from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.datalayer.world import resolve
 from heliotrope_epp.director.director import Director
 from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.outcomes.meter import NoMeter
+from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.datalayer import FileDiscoveryParameters
@@ -170,12 +172,14 @@ class Picker:
         self._source, self._signals = self._sources(config.discovery)
         self._metrics_registry = CollectorRegistry()
         self._decisions = DecisionLog(settings.decision_log_size)
+        self._sinks = Sinks()
         self._director = Director(
             store=self._store,
             pipeline=self._pipeline,
             output_lengths=OutputLengths(),
             metrics=Metrics(self._metrics_registry),
             decisions=self._decisions,
+            meter=NoMeter(self._sinks),
             clock=clock,
             settings=settings.director,
         )

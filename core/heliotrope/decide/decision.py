@@ -69,6 +69,7 @@ class Decision:
                     "tpot_seconds": _plain(e.tpot_seconds[i]),
                     "energy_joules": _plain(e.energy_joules[i]),
                     "incremental_joules": _plain(e.incremental_joules[i]),
+                    "attributed_joules": _plain(e.attributed_joules[i]),
                     "intensity_g_per_kwh": _plain(e.intensity_g_per_kwh[i]),
                     "grams_co2e": _plain(e.grams_co2e[i]),
                     "cost": _plain(e.cost[i]),

@@ -45,6 +45,9 @@ class Estimates:
     energy_joules: FloatColumn
     energy_relative_error: FloatColumn
     incremental_joules: FloatColumn
+    attributed_joules: FloatColumn
+    """The share that the request will be found to have drawn, at the batch it meets there: what a measurement of it
+    is compared with."""
     batch: FloatColumn
     """The batch at which `energy_joules` is shared."""
     intensity_g_per_kwh: FloatColumn
@@ -89,6 +92,7 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
         energy_joules=columns.energy,
         energy_relative_error=columns.energy_error,
         incremental_joules=columns.incremental,
+        attributed_joules=columns.attributed,
         batch=columns.batch,
         intensity_g_per_kwh=intensity,
         grams_co2e=grams,
@@ -110,14 +114,14 @@ class _Columns:
     energy: FloatColumn
     energy_error: FloatColumn
     incremental: FloatColumn
+    attributed: FloatColumn
     batch: FloatColumn
     kv_fits: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
     @classmethod
     def unknown(cls, n: int) -> "_Columns":
-        ttft, tpot, queue, ttft_error, tpot_error, energy, energy_error, incremental, batch = np.full((9, n), np.nan)
-        fits = np.ones(n, dtype=np.bool_)
-        return cls(ttft, tpot, queue, ttft_error, tpot_error, energy, energy_error, incremental, batch, fits)
+        a, b, c, d, e, f, g, h, i, j = np.full((10, n), np.nan)
+        return cls(a, b, c, d, e, f, g, h, i, j, np.ones(n, dtype=np.bool_))
 
 
 def _fill(
@@ -173,6 +177,8 @@ def _fill(
     prefill_joules = engine.prefill_joules(uncached)
     columns.batch[rows] = shared
     columns.energy[rows] = prefill_joules + out * engine.decode_joules(shared, shared * context) / shared
+    met = np.minimum(np.maximum(ahead + 1.0, 1.0), float(engine.max_num_seqs))
+    columns.attributed[rows] = prefill_joules + out * engine.decode_joules(met, met * context) / met
 
     # An engine that is idle now would have drawn its idle power meanwhile; a busy one draws its base anyway.
     idle_share = np.clip(1.0 - ahead, 0.0, 1.0)

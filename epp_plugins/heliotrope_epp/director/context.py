@@ -1,9 +1,11 @@
 """What the director remembers of a routed request until it ends."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from heliotrope.decide.candidates import FloatColumn
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.outcomes.finished import UNSTEERED, Expected
 from heliotrope_epp.plugins.interface import LlmRequest
 
 
@@ -15,3 +17,10 @@ class RoutedContext:
     dispatch: Dispatch
     request: LlmRequest | None
     region: str | None
+    variant: str | None = None
+    dispatched_unix_s: float = 0.0
+    policy: str | None = None
+    arm: str = UNSTEERED
+    request_class: str = ""
+    expected: Expected | None = None
+    features: FloatColumn | None = field(default=None, repr=False)

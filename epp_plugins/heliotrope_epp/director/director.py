@@ -15,7 +15,9 @@ from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.director import errors
 from heliotrope_epp.director.context import RoutedContext
+from heliotrope_epp.director.outcome import finished_request, routed_context
 from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.outcomes.meter import RequestMeter
 from heliotrope_epp.parsers import openai
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
@@ -23,6 +25,8 @@ from heliotrope_epp.telemetry.metrics import Metrics
 from heliotrope_epp.transport.interface import Report, Request
 
 REQUEST_ID_HEADER = "x-request-id"
+FAIRNESS_HEADERS = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
+MAX_TENANT_LENGTH = 253
 TTFT_SLO_HEADERS = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")
 TPOT_SLO_HEADERS = ("x-llm-d-slo-tpot-ms", "x-slo-tpot-ms")
 
@@ -48,6 +52,7 @@ class Director:
         output_lengths: OutputLengths,
         metrics: Metrics,
         decisions: DecisionLog,
+        meter: RequestMeter,
         clock: Clock,
         settings: DirectorSettings,
     ) -> None:
@@ -56,6 +61,7 @@ class Director:
         self._output_lengths = output_lengths
         self._metrics = metrics
         self._decisions = decisions
+        self._meter = meter
         self._clock = clock
         self._settings = settings
         self._inflight = 0
@@ -92,6 +98,7 @@ class Director:
             tokens = None if usage is None else usage.completion_tokens
             now_s = self._clock.monotonic()
             self._output_lengths.ended(ctx.request.model, ctx.dispatch.dispatched_s, now_s, tokens)
+            self._meter.ended(ctx, finished_request(ctx, ctx.request, report, usage, self._clock.unix()))
         self._metrics.finished(ctx.request, ctx.region, report, usage)
 
     def _awake(self, states: Sequence[EndpointState]) -> list[EndpointState]:
@@ -124,7 +131,7 @@ class Director:
             uncached_tokens=max(llm_request.prompt_tokens - chosen.cached_tokens, 1.0),
             first_token_due_s=started_s + first_token_s,
         )
-        ctx = RoutedContext(chosen.state, dispatch, llm_request, chosen.state.traits.region)
+        ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s)
         addresses = tuple(option.state.endpoint.host_port for option in result.pick.options)
         if self._dispatch(request, addresses, ctx, prefill_s):
             self._pipeline.routed(llm_request, chosen.state)
@@ -139,7 +146,12 @@ class Director:
         self._inflight += 1
         ctx.state.inflight.add(ctx.dispatch, prefill_seconds)
         if ctx.request is not None:
-            self._output_lengths.started(ctx.request.model, ctx.dispatch.dispatched_s)
+            dispatch = ctx.dispatch
+            self._output_lengths.started(ctx.request.model, dispatch.dispatched_s)
+            cached = dispatch.prompt_tokens - dispatch.uncached_tokens
+            self._meter.routed(
+                ctx, ctx.state.endpoint.key, dispatch.prompt_tokens, max(cached, 0.0), dispatch.dispatched_s
+            )
         return True
 
     def _parsed(self, request: Request, now_s: float) -> LlmRequest:
@@ -156,6 +168,7 @@ class Director:
             cache_salt=body.cache_salt,
             ttft_slo_seconds=_slo_seconds(request, TTFT_SLO_HEADERS),
             tpot_slo_seconds=_slo_seconds(request, TPOT_SLO_HEADERS),
+            tenant=_tenant(request),
         )
 
     def _reject(self, request: Request, rejection: errors.Rejection) -> None:
@@ -201,6 +214,14 @@ def _expected_times(request: LlmRequest, option: Option, decision: Decision | No
                 return prefill, ttft if ttft == ttft else prefill  # NaN: unknown load
     waiting = option.load.waiting_tokens
     return prefill, prefill if waiting != waiting else float(engine.prefill_seconds(uncached + waiting))
+
+
+def _tenant(request: Request) -> str:
+    for name in FAIRNESS_HEADERS:
+        text = request.header(name)
+        if text:
+            return text[:MAX_TENANT_LENGTH]
+    return ""
 
 
 def _slo_seconds(request: Request, names: tuple[str, ...]) -> float | None:

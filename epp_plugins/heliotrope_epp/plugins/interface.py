@@ -25,6 +25,8 @@ class LlmRequest:
     """Keeps tenants' prefixes apart."""
     ttft_slo_seconds: float | None = None
     tpot_slo_seconds: float | None = None
+    tenant: str = ""
+    """The fairness id that came with the request; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.datalayer.world import World
 from heliotrope_epp.director.director import Director, DirectorSettings
 from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
+from heliotrope_epp.outcomes.finished import STEERED, UNSTEERED, FinishedRequest
+from heliotrope_epp.outcomes.meter import NoMeter
+from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.pipeline import Pipeline
@@ -87,12 +91,14 @@ class Bench:
         pipeline = Pipeline(load("", builtin_registry(), context).scheduling, context)
         self.lengths = OutputLengths()
         self.log = DecisionLog(10)
+        self.finished: list[FinishedRequest] = []
         self.director = Director(
             store=self.store,
             pipeline=pipeline,
             output_lengths=self.lengths,
             metrics=Metrics(self.registry),
             decisions=self.log,
+            meter=NoMeter(Sinks([self])),
             clock=clock,
             settings=DirectorSettings(**settings),
         )
@@ -102,6 +108,13 @@ class Bench:
         )
         self.policy = policy
         self.apply()
+
+    def measured(self, request: FinishedRequest, energy: RequestEnergy | None) -> None:
+        assert energy is None
+        self.finished.append(request)
+
+    def metered(self, interval: MeteredInterval) -> None:
+        raise AssertionError("nothing is metered here")
 
     def apply(self, intensities: tuple[float, float] = (300.0, 20.0)) -> None:
         from heliotrope.api.v1alpha1 import RegionProfile
@@ -259,6 +272,33 @@ def test_answers_teach_the_expected_length() -> None:
             state.metrics = EngineMetrics(bench.now_s, running=0.0, waiting=0.0, kv_usage=0.0)
         bench.director.done(answer.ctx, report(tail=tail))
     assert bench.lengths.expected_tokens("m", None, bench.now_s) > 2 * before
+
+
+def test_what_was_expected_and_what_came_of_it_are_told_together() -> None:
+    bench = Bench(policy=POLICY)
+    usage = b'{"usage": {"prompt_tokens": 140, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 64}}}'
+    headers = {"x-llm-d-inference-fairness-id": "team-a"}
+    gateway = bench.send(Gateway(chat(stream=True), given=headers))
+    bench.director.done(gateway.ctx, report(tail=usage))
+    (told,) = bench.finished
+    assert (told.request_id, told.model, told.tenant, told.endpoint) == ("r-1", "m", "team-a", "ns/b")
+    assert (told.prompt_tokens, told.cached_tokens, told.output_tokens) == (140, 64, 5)
+    assert (told.policy, told.arm) == ("p", STEERED)
+    assert told.ttft_seconds == pytest.approx(0.1)
+    assert told.tpot_seconds == pytest.approx(0.1)
+    assert told.dispatched_unix_s == 1_000_100.0
+    assert told.expected is not None
+    assert told.expected.energy_joules > 0.0
+    assert told.expected.intensity_g_per_kwh == 20.0
+
+
+def test_without_a_policy_or_an_answer_nothing_is_invented() -> None:
+    bench = Bench()
+    gateway = bench.send(Gateway(chat(stream=True)))
+    bench.director.done(gateway.ctx, report(status=None, cause=Cause.DISCONNECTED))
+    (told,) = bench.finished
+    assert (told.expected, told.policy, told.arm, told.tenant) == (None, None, UNSTEERED, "")
+    assert (told.prompt_tokens, told.output_tokens, told.ttft_seconds, told.tpot_seconds) == (None, None, None, None)
 
 
 def test_the_log_of_decisions_is_bounded_and_holds_no_prompt() -> None:

@@ -1,0 +1,82 @@
+"""From a decision to what is remembered of it, and from there to the record of the finished request."""
+
+from heliotrope.decide.decision import Decision
+from heliotrope_epp.datalayer.inflight import Dispatch
+from heliotrope_epp.director.context import RoutedContext
+from heliotrope_epp.outcomes.finished import STEERED, UNSTEERED, Expected, FinishedRequest
+from heliotrope_epp.parsers.openai import Usage
+from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.transport.interface import Report
+
+
+def routed_context(
+    request: LlmRequest, chosen: Option, dispatch: Dispatch, result: ScheduleResult, now_unix_s: float
+) -> RoutedContext:
+    """What to remember of a request that goes to `chosen`."""
+    decision, traits = result.decision, chosen.state.traits
+    return RoutedContext(
+        state=chosen.state,
+        dispatch=dispatch,
+        request=request,
+        region=traits.region,
+        variant=traits.variant,
+        dispatched_unix_s=now_unix_s,
+        policy=None if decision is None else decision.policy.name,
+        arm=STEERED if result.enforced else UNSTEERED,
+        expected=None if decision is None else _expected(decision, chosen.key),
+    )
+
+
+def finished_request(
+    ctx: RoutedContext, request: LlmRequest, report: Report, usage: Usage | None, now_unix_s: float
+) -> FinishedRequest:
+    """The record of a request that has ended, without its text."""
+    dispatch = ctx.dispatch
+    return FinishedRequest(
+        request_id=request.request_id,
+        model=request.model,
+        tenant=request.tenant,
+        request_class=ctx.request_class,
+        arm=ctx.arm,
+        policy=ctx.policy,
+        endpoint=ctx.state.endpoint.key,
+        variant=ctx.variant,
+        region=ctx.region,
+        streaming=request.streaming,
+        dispatched_s=dispatch.dispatched_s,
+        first_s=report.first_s,
+        last_s=report.last_s,
+        ended_s=report.ended_s,
+        dispatched_unix_s=ctx.dispatched_unix_s,
+        ended_unix_s=now_unix_s,
+        status=report.status,
+        cause=report.cause,
+        believed_prompt_tokens=request.prompt_tokens,
+        believed_cached_tokens=max(dispatch.prompt_tokens - dispatch.uncached_tokens, 0.0),
+        expected_output_tokens=request.expected_output_tokens,
+        prompt_tokens=None if usage is None else usage.prompt_tokens,
+        cached_tokens=None if usage is None else usage.cached_tokens,
+        output_tokens=None if usage is None else usage.completion_tokens,
+        expected=ctx.expected,
+        features=ctx.features,
+    )
+
+
+def _expected(decision: Decision, endpoint: str) -> Expected | None:
+    """The decision's numbers for an endpoint; None if it was no candidate of it."""
+    if endpoint not in decision.candidates.endpoints:
+        return None
+    row, e = decision.candidates.endpoints.index(endpoint), decision.estimates
+    return Expected(
+        ttft_seconds=float(e.ttft_seconds[row]),
+        tpot_seconds=float(e.tpot_seconds[row]),
+        service_seconds=float(e.service_seconds[row]),
+        energy_joules=float(e.attributed_joules[row]),
+        energy_relative_error=float(e.energy_relative_error[row]),
+        batch=float(e.batch[row]),
+        intensity_g_per_kwh=float(e.intensity_g_per_kwh[row]),
+        grams_co2e=float(e.grams_co2e[row]),
+        water_liters=float(e.water_liters[row]),
+        cost=float(e.cost[row]),
+    )

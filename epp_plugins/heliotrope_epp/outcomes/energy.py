@@ -1,0 +1,44 @@
+"""What energy counters say: of one request, and of one interval of one endpoint."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEnergy:
+    """The energy that was attributed to one request."""
+
+    start_unix_s: float
+    """Start of the first interval that it took part in."""
+    end_unix_s: float
+    millijoules: int
+    """Its exact part of the counters' deltas, all phases and all engines that served it."""
+    idle_joules: float
+    """Idle and unclaimed energy of the same intervals, allocated by work: reported beside, never added in."""
+    host_joules: float
+    """The engines' share of their hosts, allocated by work; no accelerator counter shows it."""
+    accelerator_seconds: float
+    """Time × the share of its engines' accelerators that was its own (SCI's resource share)."""
+    coverage: float
+    """Share of its time, in [0, 1], for which a counter was there and believable."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredInterval:
+    """One endpoint between two believable readings of its counters. The parts add up to `total_millijoules` exactly."""
+
+    endpoint: str
+    variant: str | None
+    region: str | None
+    model: str | None
+    start_unix_s: float
+    end_unix_s: float
+    total_millijoules: int
+    requests_millijoules: int
+    """Attributed to this picker's requests."""
+    others_millijoules: int
+    """For tokens that this picker did not send: other pickers' and direct clients'."""
+    idle_millijoules: int
+    unattributed_millijoules: int
+    """Drawn, but over a gap or a reset in which nobody knows by whom."""
+    host_joules: float
+    """The host's share over the same time, from the engine model; NaN where unknown."""
