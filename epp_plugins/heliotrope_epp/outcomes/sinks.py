@@ -42,12 +42,12 @@ class Sinks:
     def measured(self, request: FinishedRequest, energy: RequestEnergy | None) -> None:
         """Pass on."""
         for sink in self._sinks:
-            self._tell(sink, partial(sink.measured, request, energy)
+            self._tell(sink, partial(sink.measured, request, energy))
 
     def metered(self, interval: MeteredInterval) -> None:
         """Pass on."""
         for sink in self._sinks:
-            self._tell(sink, partial(sink.metered, interval)
+            self._tell(sink, partial(sink.metered, interval))
 
     def _tell(self, sink: Sink, call: Callable[[], None]) -> None:
         try:
