@@ -51,6 +51,7 @@ def test_wrong_use_is_one_sentence_and_a_failure(
     assert "Traceback" not in text
 
 
+@pytest.mark.slow
 def test_crds_are_written_checked_and_cleaned_up(tmp_path: Path) -> None:
     folder = tmp_path / "crds"
     with pytest.raises(DriftError, match="heliotrope crds --write"):

@@ -101,6 +101,7 @@ async def test_a_leader_that_is_killed_is_replaced_when_its_lease_runs_out_whate
     await second.stop()
 
 
+@pytest.mark.slow
 async def test_a_leader_without_an_api_server_stops_writing_in_time_and_takes_over_again() -> None:
     api = MemoryApi()
     replica = Replica(api, "a").start()

@@ -159,6 +159,7 @@ async def test_requests_without_end_make_no_storm_and_are_not_put_off_for_ever()
     task.cancel()
 
 
+@pytest.mark.slow
 async def test_without_an_api_server_it_tries_again_and_again_and_is_not_ready() -> None:
     bench = Bench()
     bench.serve(objects.region())

@@ -162,6 +162,7 @@ class TestPolled:
         book.now = NOON + 3700.0
         await book.until(lambda: book.value("spain") == 200.0)
 
+    @pytest.mark.slow
     async def test_the_last_value_stays_until_it_is_stale_when_the_source_fails(
         self, book: Book, tmp_path: Path
     ) -> None:
