@@ -68,6 +68,16 @@ RUN pip --python ${UV_PROJECT_ENVIRONMENT}/bin/python install --quiet --no-cache
       ${UV_PROJECT_ENVIRONMENT}/lib
 
 
+# LightGBM's wheel expects GNU OpenMP of the system, which slim images lack. One file of a Debian package is copied, so
+# that no package lists, caches or logs with their times come along; /usr/lib is on the loader's path as it is.
+FROM base AS openmp
+RUN apt-get update -qq \
+    && apt-get install --quiet --yes --no-install-recommends libgomp1 \
+    && mkdir -p /openmp/lib /openmp/share/doc/libgomp1 \
+    && cp --dereference /usr/lib/*-linux-gnu/libgomp.so.1 /openmp/lib/ \
+    && cp --dereference /usr/share/doc/libgomp1/copyright /openmp/share/doc/libgomp1/
+
+
 FROM base AS runtime
 ARG VERSION=0.1.0
 ARG REVISION=""
@@ -93,7 +103,11 @@ FROM runtime AS operator
 COPY --from=operator-environment /opt/heliotrope /opt/heliotrope
 
 FROM runtime AS picker
+COPY --from=openmp /openmp /usr
 COPY --from=picker-environment /opt/heliotrope /opt/heliotrope
+RUN ["python", "-c", "import lightgbm"]
 
 FROM runtime AS all
+COPY --from=openmp /openmp /usr
 COPY --from=all-environment /opt/heliotrope /opt/heliotrope
+RUN ["python", "-c", "import lightgbm"]

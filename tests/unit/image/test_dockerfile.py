@@ -55,12 +55,30 @@ def test_targets_hold_an_environment_of_locked_packages_and_no_root(target: str)
             copies.setdefault(stage, []).append(line.split()[1].removeprefix("--from="))
     assert STAGES[target] == "runtime"
     assert users == {"runtime": "65532:65532"}
-    assert copies[target] == [f"{target}-environment"]
+    learns = ["openmp"] if target != "operator" else []
+    assert copies[target] == [*learns, f"{target}-environment"]
     extra = {"operator": "operator", "picker": "epp", "all": "all"}[target]
     assert extra in PROJECT["project"]["optional-dependencies"]
     words = extras[f"{target}-environment"].split()
     assert words[words.index("--extra") + 1] == extra
     assert {"--locked", "--no-dev", "--no-build"} <= set(words)
+
+
+@pytest.mark.parametrize("target", ["picker", "all"])
+def test_what_lightgbm_links_against_is_there_and_the_build_fails_without(target: str) -> None:
+    """Its wheel expects GNU OpenMP of the system, which slim images lack."""
+    stage, copies, runs = "", [], []
+    for line in LINES:
+        stage = line.partition(" AS ")[2] if line.startswith("FROM ") else stage
+        if stage == target and line.startswith("COPY "):
+            copies.append(line)
+        if stage == target and line.startswith("RUN "):
+            runs.append(line)
+        if stage == "openmp" and line.startswith("RUN "):
+            assert "libgomp1" in line.split()
+            assert re.search(r"cp --dereference \S+/libgomp\.so\.1 /openmp/lib/", line)
+    assert copies[0] == "COPY --from=openmp /openmp /usr", "so the library is /usr/lib/libgomp.so.1"
+    assert runs == ['RUN ["python", "-c", "import lightgbm"]']
 
 
 def test_an_unknown_user_has_a_name_and_a_home() -> None:
