@@ -34,6 +34,18 @@ class Embodied:
 
 
 @dataclass(frozen=True, slots=True)
+class Hardware:
+    """What an endpoint runs on, as its variant states it: known also where no step model is."""
+
+    accelerator: str
+    accelerators: int
+    """Of one replica: its tensor parallelism."""
+    model: str
+    role: str
+    """prefill, decode or both."""
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """Columns of length n. NaN means unknown and is never read as zero.
 
@@ -66,6 +78,11 @@ class Candidates:
     """The weighted score of the scorers, higher is better."""
     embodied: tuple[Embodied | None, ...]
     region_views: Mapping[str, RegionView]
+    hardware: tuple[Hardware | None, ...]
+    kv_capacity_tokens: FloatColumn
+    power_watts: FloatColumn
+    """Of all accelerators of the endpoint at the last reading."""
+    sm_clock_mhz: FloatColumn
 
     def __len__(self) -> int:
         return len(self.endpoints)

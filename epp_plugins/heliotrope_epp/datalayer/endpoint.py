@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from heliotrope.api.v1alpha1.common import REGION_LABEL as REGION_LABEL
 from heliotrope.api.v1alpha1.common import ROLE_LABEL as ROLE_LABEL
-from heliotrope.decide.candidates import Embodied
+from heliotrope.decide.candidates import Embodied, Hardware
 from heliotrope.engine.model import EngineModel
 
 ENGINE_TYPE_LABEL = "llm-d.ai/engine-type"
@@ -45,6 +45,7 @@ class Traits:
     quality: float | None = None
     price_per_hour: float | None = None
     embodied: Embodied | None = None
+    hardware: Hardware | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +66,8 @@ class EngineMetrics:
     prefix_cache_hits_total: float | None = None
     energy_millijoules: float | None = None
     """Sum of the cumulative energy counters of the endpoint's accelerators."""
+    power_watts: float | None = None
+    """Of all its accelerators together."""
+    sm_clock_mhz: float | None = None
+    """Mean over its accelerators."""
     asleep: bool | None = None

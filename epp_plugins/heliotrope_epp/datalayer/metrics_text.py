@@ -17,6 +17,10 @@ from heliotrope_epp.datalayer.endpoint import EngineMetrics
 
 ENERGY_COUNTER = b"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 """Cumulative, in mJ, one series per accelerator (DCGM's name and unit)."""
+POWER = b"DCGM_FI_DEV_POWER_USAGE"
+"""In W, one series per accelerator."""
+SM_CLOCK = b"DCGM_FI_DEV_SM_CLOCK"
+"""In MHz, one series per accelerator."""
 
 
 class EngineType(StrEnum):
@@ -93,6 +97,8 @@ def engine_metrics(page: bytes, names: MetricNames, scraped_s: float) -> EngineM
         prefix_cache_queries_total=_total(page, names.prefix_cache_queries),
         prefix_cache_hits_total=_total(page, names.prefix_cache_hits),
         energy_millijoules=_total(page, ENERGY_COUNTER),
+        power_watts=_total(page, POWER),
+        sm_clock_mhz=_mean(page, SM_CLOCK),
         asleep=_asleep(page, names),
     )
 

@@ -19,6 +19,9 @@ class Load:
     """How long the first of our own in the queue has waited; 0 if none of ours waits."""
     kv_tokens: float
     prefill_duty: float
+    kv_capacity_tokens: float = NAN
+    power_watts: float = NAN
+    sm_clock_mhz: float = NAN
 
     @property
     def requests(self) -> float:
@@ -67,6 +70,9 @@ class EndpointState:
             oldest_waiting_seconds=self.inflight.oldest_waiting_s(now_s),
             kv_tokens=self._kv_tokens(metrics) + new_tokens,
             prefill_duty=self.inflight.prefill_duty(now_s),
+            kv_capacity_tokens=self._kv_capacity_tokens(metrics),
+            power_watts=NAN if metrics.power_watts is None else metrics.power_watts,
+            sm_clock_mhz=NAN if metrics.sm_clock_mhz is None else metrics.sm_clock_mhz,
         )
 
     def _waiting(self, metrics: EngineMetrics, now_s: float) -> tuple[float, float]:
@@ -81,9 +87,10 @@ class EndpointState:
         return queued, tokens + (queued - expected) * self.inflight.mean_prompt_tokens()
 
     def _kv_tokens(self, metrics: EngineMetrics) -> float:
-        if metrics.kv_usage is None:
-            return NAN
+        return NAN if metrics.kv_usage is None else metrics.kv_usage * self._kv_capacity_tokens(metrics)
+
+    def _kv_capacity_tokens(self, metrics: EngineMetrics) -> float:
         if metrics.block_size is not None and metrics.num_blocks is not None:
-            return metrics.kv_usage * metrics.block_size * metrics.num_blocks
+            return float(metrics.block_size * metrics.num_blocks)
         engine = self.traits.engine
-        return NAN if engine is None else metrics.kv_usage * engine.kv_capacity_tokens
+        return NAN if engine is None else float(engine.kv_capacity_tokens)

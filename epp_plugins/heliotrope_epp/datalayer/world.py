@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
-from heliotrope.decide.candidates import Embodied
+from heliotrope.decide.candidates import Embodied, Hardware
 from heliotrope.decide.from_resources import decision_policy, embodied, engine_model
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.engine.model import EngineModel
@@ -159,6 +159,12 @@ def _traits(
         quality=spec.quality,
         price_per_hour=variant.price_per_hour,
         embodied=variant.embodied,
+        hardware=Hardware(
+            accelerator=spec.accelerator.type,
+            accelerators=spec.accelerator.count,
+            model=spec.model,
+            role=spec.role.value,
+        ),
     )
 
 

@@ -92,6 +92,10 @@ def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mappi
         base_score=scores,
         embodied=tuple(t.embodied for t in traits),
         region_views=regions,
+        hardware=tuple(t.hardware for t in traits),
+        kv_capacity_tokens=np.array([load.kv_capacity_tokens for load in loads], dtype=np.float64),
+        power_watts=np.array([load.power_watts for load in loads], dtype=np.float64),
+        sm_clock_mhz=np.array([load.sm_clock_mhz for load in loads], dtype=np.float64),
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliotrope.carbon.signal import ABSENT, CarbonSignal, EmissionFactor, Reading, SignalType
-from heliotrope.decide.candidates import Candidates, Embodied, RegionView
+from heliotrope.decide.candidates import Candidates, Embodied, Hardware, RegionView
 from heliotrope.decide.decision import Outcome, decide
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.policy import DecisionPolicy, Objective, Term
@@ -87,6 +87,10 @@ def pool(
         base_score=column("base_score", 0.5),
         embodied=(Embodied(164_000.0, 4 * 365 * 86400.0),) * n,
         region_views=views,
+        hardware=(Hardware("test", 1, "m", "both"),) * n,
+        kv_capacity_tokens=column("kv_capacity_tokens", 160_000.0),
+        power_watts=column("power_watts", np.nan),
+        sm_clock_mhz=column("sm_clock_mhz", np.nan),
     )
 
 
