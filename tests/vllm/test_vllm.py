@@ -98,7 +98,11 @@ async def test_every_metric_that_the_picker_reads_is_there(engine: RealEngine) -
     assert names - {line.partition("{")[0] for line in text.splitlines()} == set()
     read = engine_metrics(text.encode(), VLLM, scraped_s=0.0)
     # The accelerators' energy is not the engine's to tell.
-    assert {f.name for f in fields(read) if getattr(read, f.name) is None} == {"energy_millijoules"}
+    assert {f.name for f in fields(read) if getattr(read, f.name) is None} == {
+        "energy_millijoules",
+        "power_watts",
+        "sm_clock_mhz",
+    }
     assert (read.running, read.waiting, read.kv_usage, read.asleep) == (0.0, 0.0, 0.0, False)
     assert read.block_size is not None
     assert read.num_blocks is not None

@@ -116,6 +116,17 @@ def test_energy_is_the_sum_over_accelerators() -> None:
     assert engine_metrics(page, VLLM, 0.0).energy_millijoules == 4000.0
 
 
+def test_power_adds_up_and_the_clock_is_the_mean() -> None:
+    page = (
+        b'DCGM_FI_DEV_POWER_USAGE{gpu="0"} 300.5\nDCGM_FI_DEV_POWER_USAGE{gpu="1"} 299.5\n'
+        b'DCGM_FI_DEV_SM_CLOCK{gpu="0"} 1400\nDCGM_FI_DEV_SM_CLOCK{gpu="1"} 1000\n'
+    )
+
+    read = engine_metrics(page, VLLM, 0.0)
+
+    assert (read.power_watts, read.sm_clock_mhz) == (600.0, 1200.0)
+
+
 @pytest.mark.parametrize(("awake", "asleep"), [(b"1.0", False), (b"0.0", True), (b"NaN", None)])
 def test_sleep(awake: bytes, asleep: bool | None) -> None:
     page = (

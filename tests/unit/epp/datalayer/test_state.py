@@ -40,6 +40,8 @@ def test_what_others_sent_stays_and_our_own_is_counted_by_ourselves() -> None:
     assert load.running == 1.0 + 3.0  # our first one, and three of the four seen
     assert (load.waiting, load.waiting_tokens) == (1.0, 150.0)
     assert load.kv_tokens == 0.5 * 16 * 100 + 200.0
+    assert load.kv_capacity_tokens == 1600.0
+    assert math.isnan(load.power_watts)
 
     for each in own:
         state.inflight.remove(each)
