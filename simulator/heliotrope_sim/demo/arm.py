@@ -22,6 +22,7 @@ from heliotrope_sim.demo.fleet import (
     write_resources,
 )
 from heliotrope_sim.demo.grids import series_on_the_wall
+from heliotrope_sim.demo.joules import RequestJoules, request_joules, true_joules
 from heliotrope_sim.demo.meter import Meter, MeteredEngine, RegionEnergy
 from heliotrope_sim.demo.scenario import Scenario
 from heliotrope_sim.gateway.config import DESTINATION_HEADER, GatewayConfig
@@ -54,6 +55,8 @@ class ArmState:
     results: list[RequestResult] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     """What the picker explains, in Heliotrope's arm."""
+    joules: list[RequestJoules] = field(default_factory=list)
+    """Of each answered request, in Heliotrope's arm."""
     unfinished: int = 0
     """Requests that had not ended at the horizon."""
 
@@ -121,6 +124,8 @@ async def run_arm(
         await _play(state, scenario, planned, gateway, on_progress)
         if name is ArmName.HELIOTROPE:
             state.decisions = await _decisions(admin_url, len(planned))
+            regions = {engine.name: engine.region for engine in engines}
+            state.joules = request_joules(state.results, regions, state.decisions, await true_joules(engines))
         return state
 
 

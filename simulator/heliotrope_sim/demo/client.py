@@ -46,6 +46,8 @@ class RequestResult:
     engine: str | None = None
     """Which engine served it, by its own word."""
     error: str = ""
+    response_id: str | None = None
+    """The engine's name of its answer."""
 
     @property
     def failed(self) -> bool:
@@ -162,6 +164,7 @@ class LoadGenerator:
                 e2e_seconds=ended_s - sent_s,
                 engine=engine,
                 error=error or answer.problem,
+                response_id=answer.response_id,
             )
         )
 
@@ -174,6 +177,7 @@ class _Answer:
         self.first_s: float | None = None
         self.last_s: float | None = None
         self.problem = ""
+        self.response_id: str | None = None
 
     def tpot_seconds(self) -> float | None:
         if self.first_s is None or self.last_s is None:
@@ -190,7 +194,7 @@ class _Answer:
             if payload == b"[DONE]":
                 done = True
             elif b'"usage":{' in payload or b'"usage": {' in payload:
-                self.tokens = int(json.loads(payload)["usage"]["completion_tokens"])
+                self._usage(payload)
             elif b'"content":"' in payload or b'"content": "' in payload:
                 self._content(payload, clock())
         if not done:
@@ -208,4 +212,9 @@ class _Answer:
         if status != 200:
             self.problem = f"HTTP {status}"
             return
-        self.tokens = int(json.loads(body)["usage"]["completion_tokens"])
+        self._usage(body)
+
+    def _usage(self, document: bytes) -> None:
+        answer = json.loads(document)
+        self.tokens = int(answer["usage"]["completion_tokens"])
+        self.response_id = answer.get("id")

@@ -1,7 +1,7 @@
 """The report's figures, each as one SVG text."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import matplotlib as mpl
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from heliotrope.carbon.accounting import EnergyInterval, emissions
 from heliotrope.units import joules_from_watts
 from heliotrope_sim.demo.arm import ArmName, ArmState
+from heliotrope_sim.demo.joules import RequestJoules
 from heliotrope_sim.demo.scenario import Scenario
 from heliotrope_sim.demo.table import TITLES
 
@@ -92,6 +93,40 @@ def ttft_distributions(states: Sequence[ArmState], scenario: Scenario) -> str:
         axis.set_ylim(0, 1)
         axis.legend(loc="upper left")
         return _svg(figure)
+
+
+def joules_per_request(rows: Sequence[RequestJoules], scenario: Scenario) -> str:
+    """Two scatters on equal axes: expected against measured joules, and measured against true ones."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 4.4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        measured = "measured by the picker, J"
+        _scatter(left, rows, scenario, lambda r: (r.attributed, r.estimated), measured, "estimated by the decision, J")
+        _scatter(right, rows, scenario, lambda r: (r.true, r.attributed), "true in the emulated engine, J", measured)
+        left.legend(loc="upper left")
+        return _svg(figure)
+
+
+def _scatter(
+    axis: Axes,
+    rows: Sequence[RequestJoules],
+    scenario: Scenario,
+    pair: Callable[[RequestJoules], tuple[float, float]],
+    x_label: str,
+    y_label: str,
+) -> None:
+    known = [(row.region, x, y) for row in rows for x, y in [pair(row)] if x > 0.0 and y > 0.0]
+    for color, region in zip(COLORS, scenario.regions, strict=False):
+        points = [(x, y) for name, x, y in known if name == region.name]
+        axis.scatter([x for x, _ in points], [y for _, y in points], s=9, alpha=0.6, color=color, label=region.name)
+    if known:
+        ends = [min(min(x, y) for _, x, y in known), max(max(x, y) for _, x, y in known)]
+        axis.plot(ends, ends, color="#444", linewidth=0.8)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.set_xlabel(x_label)
+    axis.set_ylabel(y_label)
 
 
 def _stacked_load(axis: Axes, state: ArmState, scenario: Scenario) -> None:

@@ -31,6 +31,9 @@ _ROWS = (
 )
 
 
+_ERROR_COLUMNS = (("median", ".1%"), ("mean", ".1%"), ("total", "+.1%"))
+
+
 def html(states: Sequence[ArmState], scenario: Scenario, result: Mapping[str, Any]) -> str:
     """The whole page."""
     ratio = result.get("ratio", {}).get("grams_co2e")
@@ -57,6 +60,7 @@ def html(states: Sequence[ArmState], scenario: Scenario, result: Mapping[str, An
         _table(("", *_region_heads(states)), _region_rows(states, scenario, result)),
         "<h2>Time to first token</h2>",
         plots.ttft_distributions(states, scenario),
+        *(_joules(s, scenario, result) for s in states if s.joules),
         *(_why(result["reasons"][s.name.value]) for s in states if s.name.value in result["reasons"]),
         _accounting(result),
     ]
@@ -104,6 +108,27 @@ def _region_rows(states: Sequence[ArmState], scenario: Scenario, result: Mapping
             ]
         rows.append(tuple(cells))
     return rows
+
+
+def _joules(state: ArmState, scenario: Scenario, result: Mapping[str, Any]) -> str:
+    errors = result["joules_per_request"][state.name.value]
+    rows = [
+        (
+            title,
+            f"{entry['requests']}",
+            *("–" if entry[key] is None else f"{entry[key]:{form}}" for key, form in _ERROR_COLUMNS),
+        )
+        for title, entry in (
+            ("estimated by the decision, against measured", errors["estimated_against_attributed"]),
+            ("measured by the picker, against true", errors["attributed_against_true"]),
+        )
+    ]
+    return (
+        "<h2>Joules of each request</h2><p>The accelerators' energy, split over the requests by their work; idle and "
+        "host energy are accounted beside it.</p>"
+        + plots.joules_per_request(state.joules, scenario)
+        + _table(("", "requests", "median error", "mean error", "error of the sum"), rows)
+    )
 
 
 def _why(reasons: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:

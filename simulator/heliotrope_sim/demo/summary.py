@@ -8,6 +8,7 @@ import numpy as np
 
 from heliotrope.units import milliseconds_from_seconds
 from heliotrope_sim.demo.arm import ArmName, ArmState
+from heliotrope_sim.demo.joules import relative_errors
 from heliotrope_sim.demo.scenario import Scenario
 
 
@@ -84,6 +85,14 @@ def summary(states: Sequence[ArmState], scenario: Scenario, capacity_requests_pe
     }
     result["scenario"] = _scenario(scenario, capacity_requests_per_second)
     result["reasons"] = {s.name.value: reasons(s) for s in states if s.decisions}
+    result["joules_per_request"] = {
+        state.name.value: {
+            "estimated_against_attributed": relative_errors([(r.estimated, r.attributed) for r in state.joules]),
+            "attributed_against_true": relative_errors([(r.attributed, r.true) for r in state.joules]),
+        }
+        for state in states
+        if state.joules
+    }
     result["accounting"] = {
         "boundary": "operational; accelerators and hosts, idle included",
         "signal": "average, lifecycle",
