@@ -15,7 +15,7 @@ from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.director import errors
 from heliotrope_epp.director.context import RoutedContext
-from heliotrope_epp.director.outcome import finished_request, routed_context
+from heliotrope_epp.director.outcome import finished_request, routed, routed_context
 from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.outcomes.meter import RequestMeter
 from heliotrope_epp.parsers import openai
@@ -146,12 +146,8 @@ class Director:
         self._inflight += 1
         ctx.state.inflight.add(ctx.dispatch, prefill_seconds)
         if ctx.request is not None:
-            dispatch = ctx.dispatch
-            self._output_lengths.started(ctx.request.model, dispatch.dispatched_s)
-            cached = dispatch.prompt_tokens - dispatch.uncached_tokens
-            self._meter.routed(
-                ctx, ctx.state.endpoint.key, dispatch.prompt_tokens, max(cached, 0.0), dispatch.dispatched_s
-            )
+            self._output_lengths.started(ctx.request.model, ctx.dispatch.dispatched_s)
+            self._meter.routed(ctx, routed(ctx, ctx.request))
         return True
 
     def _parsed(self, request: Request, now_s: float) -> LlmRequest:

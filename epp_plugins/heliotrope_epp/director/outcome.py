@@ -4,6 +4,7 @@ from heliotrope.decide.decision import Decision
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.director.context import RoutedContext
 from heliotrope_epp.outcomes.finished import STEERED, UNSTEERED, Expected, FinishedRequest
+from heliotrope_epp.outcomes.meter import Routed
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.pipeline import ScheduleResult
@@ -25,6 +26,20 @@ def routed_context(
         policy=None if decision is None else decision.policy.name,
         arm=STEERED if result.enforced else UNSTEERED,
         expected=None if decision is None else _expected(decision, chosen.key),
+    )
+
+
+def routed(ctx: RoutedContext, request: LlmRequest) -> Routed:
+    """What the meter is to know of a request that was sent."""
+    dispatch = ctx.dispatch
+    return Routed(
+        endpoint=ctx.state.endpoint.key,
+        model=request.model,
+        streaming=request.streaming,
+        prompt_tokens=dispatch.prompt_tokens,
+        cached_tokens=max(dispatch.prompt_tokens - dispatch.uncached_tokens, 0.0),
+        dispatched_s=dispatch.dispatched_s,
+        first_token_due_s=dispatch.first_token_due_s,
     )
 
 
