@@ -53,6 +53,11 @@ def liters_from_it_kwh(it_kwh: Number, wue_l_per_kwh: Number) -> Number:
     return it_kwh * wue_l_per_kwh
 
 
+def hours_from_seconds(seconds: Number) -> Number:
+    """The hours of a number of seconds."""
+    return seconds / SECONDS_PER_HOUR
+
+
 def seconds_from_milliseconds(milliseconds: Number) -> Number:
     """The seconds of a number of milliseconds."""
     return milliseconds / MILLISECONDS_PER_SECOND

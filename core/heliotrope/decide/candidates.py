@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from heliotrope.carbon.footprint import Embodied as Embodied
 from heliotrope.carbon.signal import CarbonSignal
 from heliotrope.engine.model import EngineModel
 
@@ -23,14 +24,6 @@ class RegionView:
     wue_l_per_kwh: float = float("nan")
     rtt_seconds: float = 0.0
     """Network round trip from here to the region."""
-
-
-@dataclass(frozen=True, slots=True)
-class Embodied:
-    """Manufacturing emissions of the accelerators behind an endpoint, spread over their life."""
-
-    grams_co2e: float
-    lifetime_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from heliotrope.carbon.footprint import embodied_grams, hardware_cost, water_liters
 from heliotrope.decide.candidates import Candidates, FloatColumn
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
 from heliotrope.engine.model import EngineModel
-from heliotrope.units import SECONDS_PER_HOUR, grams_co2e, kwh_from_joules, liters_from_it_kwh
+from heliotrope.units import grams_co2e
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,9 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
     service = columns.ttft + request.expected_output_tokens * columns.tpot
     pue, wue, intensity = _region_columns(candidates, service, now_unix_s)
     grams = grams_co2e(columns.energy, pue, intensity)
+    reserved = service / np.maximum(columns.batch, 1.0)
     if policy.include_embodied:
-        grams = grams + _embodied_grams(candidates, service, columns.batch)
+        grams = grams + _embodied_grams(candidates, reserved)
     return Estimates(
         ttft_seconds=columns.ttft,
         tpot_seconds=columns.tpot,
@@ -96,8 +98,8 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
         batch=columns.batch,
         intensity_g_per_kwh=intensity,
         grams_co2e=grams,
-        water_liters=liters_from_it_kwh(kwh_from_joules(columns.energy), wue),
-        cost=candidates.price_per_hour / SECONDS_PER_HOUR * service / np.maximum(columns.batch, 1.0),
+        water_liters=water_liters(columns.energy, wue),
+        cost=hardware_cost(candidates.price_per_hour, reserved),
         kv_fits=columns.kv_fits,
     )
 
@@ -223,9 +225,7 @@ def _region_columns(
     return pue, wue, intensity
 
 
-def _embodied_grams(candidates: Candidates, service_seconds: FloatColumn, batch: FloatColumn) -> FloatColumn:
-    """Time × share of the accelerator × embodied grams over lifetime (SCI's M term)."""
-    rate = np.array(
-        [np.nan if e is None else e.grams_co2e / e.lifetime_seconds for e in candidates.embodied], dtype=np.float64
-    )
-    return rate * service_seconds / np.maximum(batch, 1.0)
+def _embodied_grams(candidates: Candidates, reserved_seconds: FloatColumn) -> FloatColumn:
+    known = [(np.nan, np.nan) if e is None else (e.grams_co2e, e.lifetime_seconds) for e in candidates.embodied]
+    grams, lifetimes = np.array(known, dtype=np.float64).reshape(-1, 2).T
+    return embodied_grams(grams, lifetimes, reserved_seconds)
