@@ -16,6 +16,7 @@ MILLIJOULES_PER_JOULE = 1_000.0
 GRAMS_PER_POUND = 453.59237
 SECONDS_PER_HOUR = 3_600.0
 MILLISECONDS_PER_SECOND = 1_000.0
+NANOSECONDS_PER_SECOND = 1_000_000_000.0
 
 
 def joules_from_millijoules(millijoules: Number) -> Number:
@@ -66,6 +67,11 @@ def seconds_from_milliseconds(milliseconds: Number) -> Number:
 def milliseconds_from_seconds(seconds: Number) -> Number:
     """The milliseconds of a number of seconds."""
     return seconds * MILLISECONDS_PER_SECOND
+
+
+def nanoseconds_from_seconds(seconds: Number) -> Number:
+    """The nanoseconds of a number of seconds (OpenTelemetry's instants)."""
+    return seconds * NANOSECONDS_PER_SECOND
 
 
 def joules_from_watts(watts: Number, seconds: Number) -> Number:

@@ -138,7 +138,8 @@ def _build(profile: ResolvedProfile, instances: Instances, context: PluginContex
         name=profile.name,
         filters=tuple(NamedFilter(instance.name, instances.built(instance)) for instance in profile.filters),
         scorers=tuple(
-            WeightedScorer(instances.built(instance), weight, instance.name) for instance, weight in profile.scorers
+            WeightedScorer(instances.built(instance), weight, instance.name, instance.plugin.name)
+            for instance, weight in profile.scorers
         ),
         picker=picker,
         picker_name=profile.picker.name,

@@ -21,6 +21,8 @@ class WeightedScorer:
     scorer: Scorer
     weight: float
     name: str
+    type_name: str
+    """The plugin type, as the registry knows it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,3 +38,4 @@ def test_watts_and_seconds() -> None:
     assert units.joules_from_watts(72.0, 10.0) == 720.0
     assert units.seconds_from_milliseconds(1500.0) == 1.5
     assert units.milliseconds_from_seconds(0.071) == pytest.approx(71.0)
+    assert units.nanoseconds_from_seconds(0.0125) == pytest.approx(12_500_000.0)
