@@ -44,6 +44,8 @@ class Traits:
     engine: EngineModel | None = None
     quality: float | None = None
     price_per_hour: float | None = None
+    currency: str | None = None
+    """Of the price."""
     embodied: Embodied | None = None
     hardware: Hardware | None = None
 

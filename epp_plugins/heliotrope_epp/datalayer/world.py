@@ -158,6 +158,7 @@ def _traits(
         engine=variant.engine,
         quality=spec.quality,
         price_per_hour=variant.price_per_hour,
+        currency=None if variant.price_per_hour is None else spec.currency,
         embodied=variant.embodied,
         hardware=Hardware(
             accelerator=spec.accelerator.type,

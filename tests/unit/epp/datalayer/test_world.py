@@ -151,6 +151,7 @@ def test_prices_in_two_currencies_are_not_compared() -> None:
     assert [traits.price_per_hour for traits in mixed.traits.values()] == [None, None]
     assert mixed.problems == ("WorkloadVariants have prices in EUR, USD: cost is unknown everywhere",)
     assert [traits.price_per_hour for traits in single.traits.values()] == [None, 2.0]
+    assert [traits.currency is None for traits in single.traits.values()] == [True, False]
 
 
 OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
