@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import platform
 import random
 import signal
 import sys
@@ -152,6 +153,7 @@ class Picker:
             clock=clock,
             random=random.Random(),
             metrics_stale_after_s=settings.director.metrics_stale_after_s,
+            instance=platform.node(),
         )
         config = load(settings.config_text, registry, context)
         for warning in config.warnings:

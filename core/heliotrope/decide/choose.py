@@ -75,6 +75,18 @@ def choose(
     return Choice(winner=winner, decided_by=by, losses=losses, dropped_terms=dropped)
 
 
+def choose_blind(candidates: Candidates, eligible: BoolColumn, tie_break: int) -> Choice:
+    """Choose as a picker does that knows no carbon: the best score of the scorers, equals drawn.
+
+    Arguments as for `choose`.
+    """
+    rows = np.flatnonzero(eligible)
+    losses: dict[int, Loss] = {}
+    alive = np.ones(len(rows), dtype=np.bool_)
+    winner, by = _among_equals(rows, candidates.base_score[rows], alive, "only plan", tie_break, losses)
+    return Choice(winner=winner, decided_by=by, losses=losses, dropped_terms={})
+
+
 def _lexicographic(
     rows: np.ndarray[tuple[int], np.dtype[np.intp]],
     usable: Mapping[Term, FloatColumn],

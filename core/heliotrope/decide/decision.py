@@ -1,18 +1,21 @@
 """One decision, from request to explanation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
+from heliotrope.carbon.arms import Arm
 from heliotrope.carbon.signal import Freshness
 from heliotrope.decide.candidates import BoolColumn, Candidates
-from heliotrope.decide.choose import choose
+from heliotrope.decide.choose import Choice, choose, choose_blind
 from heliotrope.decide.estimate import Estimates, estimate
-from heliotrope.decide.feasible import Feasibility, Loss, feasibility
+from heliotrope.decide.explanation import explanation
+from heliotrope.decide.feasible import INFEASIBLE, Feasibility, Loss, feasibility
+from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.policy import DecisionPolicy, Term
 from heliotrope.decide.request import RequestProfile
 
@@ -43,70 +46,71 @@ class Decision:
     decided_by: str
     losses: tuple[Loss | None, ...]
     dropped_terms: Mapping[Term, str]
+    assignment: Assignment = UNASSIGNED
 
     @property
     def endpoint(self) -> str | None:
         """The chosen endpoint's name, None when nothing was feasible."""
         return None if self.winner is None else self.candidates.endpoints[self.winner]
 
+    def within_constraints(self, row: int) -> bool | None:
+        """Whether a candidate keeps everything that the policy demands; None where its latency is unknown."""
+        loss = self.losses[row]
+        if loss in INFEASIBLE:
+            return None if loss is Loss.UNKNOWN else False
+        return {Outcome.WITHIN_SLO: True, Outcome.UNKNOWN_LATENCY: None}.get(self.outcome, False)
+
+    def steered_endpoint(self) -> str | None:
+        """The endpoint that the policy chooses, also where the holdout left this decision blind to carbon."""
+        steered = replace(self.assignment, arm=Arm.STEERED)
+        return _decided(self.request, self.candidates, self.policy, self.now_unix_s, self.estimates, steered).endpoint
+
     def explanation(self) -> dict[str, Any]:
-        """All of it as plain data for spans, logs and `/debug`: unknown is None, units are in the names."""
-        e, c = self.estimates, self.candidates
-        return {
-            "request_id": self.request.request_id,
-            "policy": self.policy.name,
-            "outcome": self.outcome.value,
-            "endpoint": self.endpoint,
-            "decided_by": self.decided_by,
-            "dropped_terms": {term.value: reason for term, reason in self.dropped_terms.items()},
-            "candidates": [
-                {
-                    "endpoint": c.endpoints[i],
-                    "region": c.regions[i],
-                    "chosen": i == self.winner,
-                    "lost_because": None if self.losses[i] is None else str(self.losses[i]),
-                    "ttft_seconds": _plain(e.ttft_seconds[i]),
-                    "tpot_seconds": _plain(e.tpot_seconds[i]),
-                    "energy_joules": _plain(e.energy_joules[i]),
-                    "incremental_joules": _plain(e.incremental_joules[i]),
-                    "attributed_joules": _plain(e.attributed_joules[i]),
-                    "intensity_g_per_kwh": _plain(e.intensity_g_per_kwh[i]),
-                    "grams_co2e": _plain(e.grams_co2e[i]),
-                    "cost": _plain(e.cost[i]),
-                    "base_score": _plain(c.base_score[i]),
-                    "cached_tokens": _plain(c.cached_tokens[i]),
-                }
-                for i in range(len(c))
-            ],
-        }
+        """All of it as plain data for spans, logs and `/debug`; see `heliotrope.decide.explanation`."""
+        return explanation(self)
 
 
-def decide(request: RequestProfile, candidates: Candidates, policy: DecisionPolicy, now_unix_s: float) -> Decision:
+def decide(
+    request: RequestProfile,
+    candidates: Candidates,
+    policy: DecisionPolicy,
+    now_unix_s: float,
+    *,
+    assignment: Assignment = UNASSIGNED,
+) -> Decision:
     """Estimate, keep what is feasible, choose, and say why.
 
     When no known candidate meets the latency SLO, latency alone is relaxed: the shortest TTFT is taken and marked
     best-effort. Candidates of unknown latency come after the known ones. Region, quality and capacity stay hard.
+    A held-out request keeps to the same constraints; among what they leave it goes where the scorers send it.
     """
     estimates = estimate(request, candidates, policy, now_unix_s)
+    return _decided(request, candidates, policy, now_unix_s, estimates, assignment)
+
+
+def _decided(
+    request: RequestProfile,
+    candidates: Candidates,
+    policy: DecisionPolicy,
+    now_unix_s: float,
+    estimates: Estimates,
+    assignment: Assignment,
+) -> Decision:
     checked = feasibility(request, candidates, estimates, policy)
     losses = list(checked.losses)
     eligible, outcome = _eligible(checked)
-    if outcome is Outcome.NOTHING_FEASIBLE:
-        return Decision(
-            request, candidates, policy, now_unix_s, estimates, outcome, None, "constraints", tuple(losses), {}
-        )
+    winner: int | None = None
+    decided_by, dropped = "constraints", {}
     if outcome is Outcome.BEST_EFFORT:
-        ttft = np.where(eligible, estimates.ttft_seconds, np.inf)
-        winner = int(np.argmin(ttft))
+        winner = int(np.argmin(np.where(eligible, estimates.ttft_seconds, np.inf)))
+        decided_by = "shortest TTFT"
+    elif outcome is not Outcome.NOTHING_FEASIBLE:
+        choice = _chosen(request, candidates, policy, now_unix_s, estimates, eligible, assignment.arm)
+        winner, decided_by, dropped = choice.winner, choice.decided_by, dict(choice.dropped_terms)
+        for row, loss in choice.losses.items():
+            losses[row] = loss
+    if winner is not None:
         losses[winner] = None
-        return Decision(
-            request, candidates, policy, now_unix_s, estimates, outcome, winner, "shortest TTFT", tuple(losses), {}
-        )
-    unusable = carbon_unusable(candidates, eligible, now_unix_s)
-    choice = choose(candidates, estimates, eligible, policy, unusable, crc32(request.request_id.encode()))
-    for row, loss in choice.losses.items():
-        losses[row] = loss
-    losses[choice.winner] = None
     return Decision(
         request=request,
         candidates=candidates,
@@ -114,11 +118,28 @@ def decide(request: RequestProfile, candidates: Candidates, policy: DecisionPoli
         now_unix_s=now_unix_s,
         estimates=estimates,
         outcome=outcome,
-        winner=choice.winner,
-        decided_by=choice.decided_by,
+        winner=winner,
+        decided_by=decided_by,
         losses=tuple(losses),
-        dropped_terms=choice.dropped_terms,
+        dropped_terms=dropped,
+        assignment=assignment,
     )
+
+
+def _chosen(
+    request: RequestProfile,
+    candidates: Candidates,
+    policy: DecisionPolicy,
+    now_unix_s: float,
+    estimates: Estimates,
+    eligible: BoolColumn,
+    arm: Arm,
+) -> Choice:
+    tie_break = crc32(request.request_id.encode(errors="surrogatepass"))
+    if arm is Arm.HOLDOUT:
+        return choose_blind(candidates, eligible, tie_break)
+    unusable = carbon_unusable(candidates, eligible, now_unix_s)
+    return choose(candidates, estimates, eligible, policy, unusable, tie_break)
 
 
 def carbon_unusable(candidates: Candidates, eligible: BoolColumn, now_unix_s: float) -> str | None:
@@ -153,7 +174,3 @@ def _eligible(checked: Feasibility) -> tuple[BoolColumn, Outcome]:
     if checked.allowed.any():
         return checked.allowed, Outcome.UNKNOWN_LATENCY
     return checked.allowed, Outcome.NOTHING_FEASIBLE
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

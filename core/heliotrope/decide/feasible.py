@@ -30,6 +30,10 @@ class Loss(StrEnum):
     TIE = "equal, another was drawn"
 
 
+INFEASIBLE = frozenset({Loss.REGION, Loss.QUALITY, Loss.CAPACITY, Loss.UNKNOWN, Loss.TTFT, Loss.TPOT, Loss.QUEUE})
+"""Those that are no comparison with another candidate."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feasibility:
     """Columns of the hard constraints and of latency, apart."""
@@ -57,8 +61,8 @@ def feasibility(
     if policy.quality_floor is not None:
         good = candidates.quality >= policy.quality_floor  # NaN compares false
     known = np.isfinite(estimates.ttft_seconds) & np.isfinite(estimates.tpot_seconds)
-    ttft_ok = _within(estimates.ttft_seconds, estimates.ttft_relative_error, policy, _ttft_slo(request, policy))
-    tpot_ok = _within(estimates.tpot_seconds, estimates.tpot_relative_error, policy, _tpot_slo(request, policy))
+    ttft_ok = _within(estimates.ttft_seconds, estimates.ttft_relative_error, policy, ttft_slo_seconds(request, policy))
+    tpot_ok = _within(estimates.tpot_seconds, estimates.tpot_relative_error, policy, tpot_slo_seconds(request, policy))
     queue_ok = _within(estimates.queue_ttft_seconds, estimates.ttft_relative_error, policy, policy.ttft_slo_seconds)
     losses = tuple(
         Loss.REGION
@@ -97,9 +101,11 @@ def _within(
     return seconds * (1.0 + policy.certainty * relative_error) <= slo_seconds
 
 
-def _ttft_slo(request: RequestProfile, policy: DecisionPolicy) -> float | None:
+def ttft_slo_seconds(request: RequestProfile, policy: DecisionPolicy) -> float | None:
+    """The promise that holds for this request: its own, else the policy's; None: there is none."""
     return policy.ttft_slo_seconds if request.ttft_slo_seconds is None else request.ttft_slo_seconds
 
 
-def _tpot_slo(request: RequestProfile, policy: DecisionPolicy) -> float | None:
+def tpot_slo_seconds(request: RequestProfile, policy: DecisionPolicy) -> float | None:
+    """As `ttft_slo_seconds`."""
     return policy.tpot_slo_seconds if request.tpot_slo_seconds is None else request.tpot_slo_seconds

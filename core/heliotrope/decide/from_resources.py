@@ -34,6 +34,8 @@ def decision_policy(policy: CarbonPolicy) -> DecisionPolicy:
         include_embodied=spec.accounting_boundary.embodied,
         include_water=spec.accounting_boundary.water,
         enforce=spec.enforcement is Enforcement.ENFORCE,
+        holdout_percent=spec.holdout_percent,
+        holdout_seed=spec.holdout_seed,
     )
 
 

@@ -49,3 +49,6 @@ class DecisionPolicy:
     include_water: bool = False
     certainty: float = 3.0
     enforce: bool = True
+    holdout_percent: int = 0
+    """Share of requests, in [0, 50], whose endpoint is chosen blind to carbon."""
+    holdout_seed: int = 0

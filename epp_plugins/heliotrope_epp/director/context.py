@@ -24,3 +24,5 @@ class RoutedContext:
     request_class: str = ""
     expected: Expected | None = None
     features: FloatColumn | None = field(default=None, repr=False)
+    ttft_slo_seconds: float | None = None
+    tpot_slo_seconds: float | None = None

@@ -1,9 +1,10 @@
 """From a decision to what is remembered of it, and from there to the record of the finished request."""
 
 from heliotrope.decide.decision import Decision
+from heliotrope.decide.feasible import tpot_slo_seconds, ttft_slo_seconds
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.director.context import RoutedContext
-from heliotrope_epp.outcomes.finished import STEERED, UNSTEERED, Expected, FinishedRequest
+from heliotrope_epp.outcomes.finished import Expected, FinishedRequest
 from heliotrope_epp.outcomes.meter import Routed
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest, Option
@@ -24,8 +25,11 @@ def routed_context(
         variant=traits.variant,
         dispatched_unix_s=now_unix_s,
         policy=None if decision is None else decision.policy.name,
-        arm=STEERED if result.enforced else UNSTEERED,
+        arm=result.assignment.arm.value,
+        request_class=result.assignment.request_class,
         expected=None if decision is None else _expected(decision, chosen.key),
+        ttft_slo_seconds=None if decision is None else ttft_slo_seconds(decision.request, decision.policy),
+        tpot_slo_seconds=None if decision is None else tpot_slo_seconds(decision.request, decision.policy),
     )
 
 
@@ -75,6 +79,8 @@ def finished_request(
         output_tokens=None if usage is None else usage.completion_tokens,
         expected=ctx.expected,
         features=ctx.features,
+        ttft_slo_seconds=ctx.ttft_slo_seconds,
+        tpot_slo_seconds=ctx.tpot_slo_seconds,
     )
 
 

@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass, field
 
+from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope_epp.transport.interface import Cause
 
-UNSTEERED = "unsteered"
-"""Arm of a request that no enforced policy decided on."""
-STEERED = "policy"
-"""Arm of a request that went where an enforced policy sent it."""
-HOLDOUT = "holdout"
-"""Arm of a request that an enforced policy kept blind to carbon, so that savings are measured."""
+UNSTEERED = Arm.UNSTEERED.value
+STEERED = Arm.STEERED.value
+HOLDOUT = Arm.HOLDOUT.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,9 @@ class FinishedRequest:
     expected: Expected | None
     features: FloatColumn | None = field(default=None, repr=False)
     """The row that models saw for the chosen endpoint (`heliotrope.predict.features`)."""
+    ttft_slo_seconds: float | None = None
+    """The promise that held for it: its own or the policy's; None: there was none."""
+    tpot_slo_seconds: float | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -92,3 +93,25 @@ class FinishedRequest:
         if self.output_tokens is None or self.output_tokens < 2:
             return None
         return (self.last_s - self.first_s) / (self.output_tokens - 1)
+
+    @property
+    def broke_slo(self) -> bool | None:
+        """Whether its promise was broken; None where there was none, or where nobody can tell.
+
+        An answer in one piece must come by when a streamed one would have ended. A server's error breaks the promise;
+        a client's, and a client that left, say nothing about it.
+        """
+        if self.ttft_slo_seconds is None or self.tpot_slo_seconds is None:
+            return None
+        if not self.succeeded:
+            return True if self.status is not None and self.status >= 500 else None
+        if self.streaming and self.first_s is not None:
+            if self.first_s - self.dispatched_s > self.ttft_slo_seconds:
+                return True
+            if self.output_tokens is None:
+                return None
+            return self.tpot_seconds is not None and self.tpot_seconds > self.tpot_slo_seconds
+        if self.output_tokens is None:
+            return None
+        limit = self.ttft_slo_seconds + max(self.output_tokens - 1, 0) * self.tpot_slo_seconds
+        return self.ended_s - self.dispatched_s > limit

@@ -46,6 +46,8 @@ class PluginContext:
     """Seed it to make draws reproducible."""
     metrics_stale_after_s: float = 2.0
     """Engine metrics older than this are unknown."""
+    instance: str = ""
+    """Names this picker among those that serve the same pool."""
     producers: Mapping[str, Producer] = field(default_factory=dict)
     """By plugin type."""
 

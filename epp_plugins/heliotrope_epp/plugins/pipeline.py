@@ -1,6 +1,6 @@
 """The one path from a request to an endpoint: producers → filters → scorers → picker."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,11 +8,31 @@ import numpy as np
 
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.decision import Decision
+from heliotrope.decide.holdout import UNASSIGNED, Assignment, Holdout
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick, Producer
+from heliotrope_epp.plugins.pickers.carbon import request_profile
 from heliotrope_epp.plugins.profile import Profile, Scheduling, WeightedScorer
+
+NAN = float("nan")
+
+
+def untimed() -> float:
+    """The timer of a run whose instants nobody wants."""
+    return NAN
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTimes:
+    """Instants of one profile's run, as the run's timer gave them; NaN where it was untimed or not reached."""
+
+    started_s: float
+    filtered_s: float
+    scored_s: tuple[float, ...] = ()
+    """Per scorer, its end."""
+    picked_s: float = NAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +47,9 @@ class ProfileResult:
     """Per scorer, one value per option as the scorer gave it."""
     scores: FloatColumn
     """The weighted sums."""
+    considered: int
+    """Endpoints that the filters were given."""
+    times: ProfileTimes
 
     def explanation(self) -> dict[str, Any]:
         """All of it as plain data for logs and `/debug`."""
@@ -57,6 +80,8 @@ class ScheduleResult:
     profiles: Mapping[str, ProfileResult]
     enforced: bool
     """Whether a policy decided; False under `Advise`, where its decision is kept but not followed."""
+    assignment: Assignment = UNASSIGNED
+    """The arm of the request, the same in every profile."""
 
     @property
     def pick(self) -> Pick:
@@ -73,6 +98,8 @@ class ScheduleResult:
         return {
             "primary": self.primary,
             "enforced": self.enforced,
+            "arm": self.assignment.arm.value,
+            "request_class": self.assignment.request_class,
             "profiles": [result.explanation() for result in self.profiles.values()],
         }
 
@@ -86,9 +113,16 @@ class Pipeline:
         self._names = tuple(self._profiles)
         self._carbon = context.carbon
         self._stale_after_s = context.metrics_stale_after_s
+        self.holdout = Holdout(context.instance)
+        """Which requests an enforced policy does not steer."""
 
     def run(
-        self, request: LlmRequest, states: Sequence[EndpointState], now_s: float, now_unix_s: float
+        self,
+        request: LlmRequest,
+        states: Sequence[EndpointState],
+        now_s: float,
+        now_unix_s: float,
+        timer: Callable[[], float] = untimed,
     ) -> ScheduleResult:
         """Choose an endpoint.
 
@@ -97,16 +131,19 @@ class Pipeline:
             states: the endpoints that may serve it, in any order.
             now_s: monotonic time, for the age of metrics and of requests in flight.
             now_unix_s: the time that carbon signals are compared with.
+            timer: gives the instants in the results' `times`.
         """
         policy = self._carbon.policy()
         options = self._options(request, states, now_s, policy)
+        assignment = self.holdout.assign(policy, request_profile(request))
         handler = self._scheduling.handler
         results = {
-            name: _run(self._profiles[name], policy, request, options, now_unix_s)
+            name: _run(self._profiles[name], policy, request, options, now_unix_s, assignment, timer)
             for name in handler.profiles(request, self._names)
         }
         primary = handler.primary({name: result.pick for name, result in results.items()})
-        return ScheduleResult(primary, results, enforced=policy is not None and policy.enforce)
+        enforced = policy is not None and policy.enforce
+        return ScheduleResult(primary, results, enforced=enforced, assignment=assignment)
 
     @property
     def producers(self) -> tuple[Producer, ...]:
@@ -145,15 +182,26 @@ class Pipeline:
 
 
 def _run(
-    profile: Profile, policy: DecisionPolicy | None, request: LlmRequest, options: Sequence[Option], now_unix_s: float
+    profile: Profile,
+    policy: DecisionPolicy | None,
+    request: LlmRequest,
+    options: Sequence[Option],
+    now_unix_s: float,
+    assignment: Assignment,
+    timer: Callable[[], float],
 ) -> ProfileResult:
+    started_s = timer()
     kept, reason = _filtered(profile, request, options)
+    filtered_s = timer()
     if not kept:
-        return ProfileResult(profile, Pick((), reason), (), (), np.zeros(0))
-    columns = tuple(_column(weighted, request, kept) for weighted in profile.scorers)
+        times = ProfileTimes(started_s, filtered_s)
+        return ProfileResult(profile, Pick((), reason), (), (), np.zeros(0), len(options), times)
+    timed = [(_column(weighted, request, kept), timer()) for weighted in profile.scorers]
+    columns = tuple(column for column, _ in timed)
     scores = _weighted_sums(profile.scorers, columns) if columns else np.zeros(len(kept))
-    pick = _picked(profile, policy, request, kept, scores, now_unix_s)
-    return ProfileResult(profile, pick, tuple(kept), columns, scores)
+    pick = _picked(profile, policy, request, kept, scores, now_unix_s, assignment)
+    times = ProfileTimes(started_s, filtered_s, tuple(scored_s for _, scored_s in timed), timer())
+    return ProfileResult(profile, pick, tuple(kept), columns, scores, len(options), times)
 
 
 def _filtered(profile: Profile, request: LlmRequest, options: Sequence[Option]) -> tuple[Sequence[Option], str]:
@@ -190,14 +238,15 @@ def _picked(
     options: Sequence[Option],
     scores: FloatColumn,
     now_unix_s: float,
+    assignment: Assignment,
 ) -> Pick:
     """An enforced policy decides; under `Advise`, and without a policy, the configured picker does."""
     carbon = profile.carbon_picker
-    if policy is None or profile.picker is carbon:
+    if policy is None:
         return profile.picker.pick(request, options, scores, now_unix_s)
-    if policy.enforce:
-        return carbon.pick(request, options, scores, now_unix_s)
-    advice = carbon.evaluate(request, options, scores, now_unix_s)
+    if policy.enforce or profile.picker is carbon:
+        return carbon.pick(request, options, scores, now_unix_s, assignment)
+    advice = carbon.evaluate(request, options, scores, now_unix_s, assignment)
     return replace(profile.picker.pick(request, options, scores, now_unix_s), decision=advice)
 
 

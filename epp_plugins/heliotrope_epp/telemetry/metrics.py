@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from heliotrope.carbon.signal import Freshness
 from heliotrope.decide.candidates import RegionView
+from heliotrope.decide.holdout import OTHER_CLASS
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.pipeline import ScheduleResult
@@ -55,6 +56,17 @@ class Metrics:
             ["term"],
             registry=registry,
         )
+        self._arms = Counter(
+            "heliotrope_arm_requests",
+            "Requests that an enforced policy decided on, by arm: policy or holdout.",
+            ["arm"],
+            registry=registry,
+        )
+        self._unclassified = Counter(
+            "heliotrope_unclassified_requests",
+            "Requests beyond the largest number of classes of the holdout; they share one.",
+            registry=registry,
+        )
         self._decision_seconds = Histogram(
             "heliotrope_decision_seconds", "Wall time of one decision.", buckets=DECISION_BUCKETS, registry=registry
         )
@@ -94,6 +106,10 @@ class Metrics:
     def decided(self, result: ScheduleResult, region: str | None, seconds: float) -> None:
         """A request was scheduled."""
         self._decision_seconds.observe(seconds)
+        if result.enforced:
+            self._arms.labels(result.assignment.arm.value).inc()
+        if result.assignment.request_class == OTHER_CLASS:
+            self._unclassified.inc()
         decision = result.decision
         if decision is None or decision.winner is None:
             return

@@ -13,6 +13,7 @@ import numpy as np
 from heliotrope.decide.candidates import Candidates, FloatColumn, RegionView
 from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.feasible import Loss
+from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.request import RequestProfile
 from heliotrope_epp.plugins.context import CarbonContext
 from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
@@ -35,18 +36,30 @@ class CarbonPicker:
         self._random = random
 
     def evaluate(
-        self, request: LlmRequest, options: Sequence[Option], scores: FloatColumn, now_unix_s: float
+        self,
+        request: LlmRequest,
+        options: Sequence[Option],
+        scores: FloatColumn,
+        now_unix_s: float,
+        assignment: Assignment = UNASSIGNED,
     ) -> Decision | None:
         """What the attached policy decides, whether or not it is enforced; None without a policy."""
         policy = self._context.policy()
         if policy is None:
             return None
         candidates = candidates_of(options, scores, self._context.regions())
-        return decide(request_profile(request), candidates, policy, now_unix_s)
+        return decide(request_profile(request), candidates, policy, now_unix_s, assignment=assignment)
 
-    def pick(self, request: LlmRequest, options: Sequence[Option], scores: FloatColumn, now_unix_s: float) -> Pick:
+    def pick(
+        self,
+        request: LlmRequest,
+        options: Sequence[Option],
+        scores: FloatColumn,
+        now_unix_s: float,
+        assignment: Assignment = UNASSIGNED,
+    ) -> Pick:
         """Choose by the policy, with fallbacks by score among the endpoints that its hard constraints allow."""
-        decision = self.evaluate(request, options, scores, now_unix_s)
+        decision = self.evaluate(request, options, scores, now_unix_s, assignment)
         order = best_first(scores, self._random)
         if decision is None or not decision.policy.enforce:
             return Pick(tuple(options[i] for i in order[: self._count]), decision=decision)

@@ -62,6 +62,8 @@ def test_every_setting_arrives() -> None:
         placement={"allowedRegions": ["spain", "norway"]},
         accountingBoundary={"embodied": True, "water": True},
         enforcement="Enforce",
+        holdoutPercent=7,
+        holdoutSeed=42,
     )
 
     assert (made.objective, made.order) == (Objective.WEIGHTED, (Term.ENERGY, Term.CARBON))
@@ -70,6 +72,7 @@ def test_every_setting_arrives() -> None:
     assert made.soft_weight == 2.5
     assert (made.quality_floor, made.allowed_regions) == (0.6, frozenset({"spain", "norway"}))
     assert (made.include_embodied, made.include_water, made.enforce) == (True, True, True)
+    assert (made.holdout_percent, made.holdout_seed) == (7, 42)
 
 
 @pytest.mark.parametrize("mode", ["Lexicographic", "Weighted", "SoftMultiplier"])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from heliotrope_epp.datalayer.world import World
 from heliotrope_epp.director.director import Director, DirectorSettings
 from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
-from heliotrope_epp.outcomes.finished import STEERED, UNSTEERED, FinishedRequest
+from heliotrope_epp.outcomes.finished import HOLDOUT, STEERED, UNSTEERED, FinishedRequest
 from heliotrope_epp.outcomes.meter import NoMeter
 from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
@@ -290,6 +290,22 @@ def test_what_was_expected_and_what_came_of_it_are_told_together() -> None:
     assert told.expected is not None
     assert told.expected.energy_joules > 0.0
     assert told.expected.intensity_g_per_kwh == 20.0
+
+
+def test_the_arm_and_the_promise_are_told_of_each_request() -> None:
+    bench = Bench(policy=replace(POLICY, holdout_percent=50, holdout_seed=2))
+    usage = b'{"usage": {"prompt_tokens": 140, "completion_tokens": 9}}'
+    for i in range(10):
+        given = {"x-request-id": f"r-{i}"} | ({"x-slo-ttft-ms": "50"} if i == 0 else {})
+        gateway = bench.send(Gateway(chat(stream=True), given=given))
+        bench.director.done(gateway.ctx, report(tail=usage))
+    assert sorted(told.arm for told in bench.finished) == [HOLDOUT] * 5 + [STEERED] * 5
+    assert {told.request_class for told in bench.finished} == {"m|stream|prompt <256|output <256"}
+    assert [told.broke_slo for told in bench.finished] == [True] + [False] * 9
+    assert bench.finished[1].ttft_slo_seconds == POLICY.ttft_slo_seconds
+    assert bench.count("heliotrope_arm_requests_total", arm="holdout") == 5
+    shown = [bench.log.get(f"r-{i}") for i in range(10)]
+    assert [d["carbon_decision"]["arm"] for d in shown if d is not None] == [told.arm for told in bench.finished]
 
 
 def test_without_a_policy_or_an_answer_nothing_is_invented() -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.epp.plugins.builders import NOW_S, NOW_UNIX_S, Carbon, advise, metrics, request, state
 
+from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import FloatColumn, RegionView
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.config.loader import load
@@ -117,6 +119,26 @@ def test_advice_is_told_and_not_followed(text: str) -> None:
     assert not result.enforced
     assert result.decision is not None
     assert result.decision.endpoint == "default/clean"
+
+
+def test_the_holdout_is_blind_to_carbon_at_its_share_and_says_so() -> None:
+    held = replace(POLICY, holdout_percent=20, holdout_seed=1)
+    for text in (DECODE_THEN_QUEUE, HEAD + "plugins: [{type: queue-scorer}, {type: carbon-picker}]"):
+        of = pipeline(text, Carbon(held, dirty=500.0, clean=20.0))
+        results = [of.run(request(request_id=f"r-{i}"), regions(), NOW_S, NOW_UNIX_S) for i in range(50)]
+        went = Counter((r.assignment.arm, r.pick.options[0].state.endpoint.name) for r in results)
+        assert went == {(Arm.HOLDOUT, "dirty"): 10, (Arm.STEERED, "clean"): 40}
+        for result in results:
+            assert result.decision is not None
+            assert result.decision.assignment == result.assignment
+            assert result.enforced
+
+
+def test_advice_holds_nothing_out() -> None:
+    of = pipeline(DECODE_THEN_QUEUE, Carbon(advise(replace(POLICY, holdout_percent=50)), dirty=500.0, clean=20.0))
+    results = [of.run(request(), regions(), NOW_S, NOW_UNIX_S) for _ in range(20)]
+    assert {r.assignment.arm for r in results} == {Arm.UNSTEERED}
+    assert {r.decision.endpoint for r in results if r.decision is not None} == {"default/clean"}
 
 
 class Counting(Carbon):
@@ -254,7 +276,7 @@ def test_the_explanation_holds_every_score_as_plain_data() -> None:
     result = of.run(request(), [state("e0"), state("e1")], NOW_S, NOW_UNIX_S)
     explained = result.explanation()
     (profile,) = explained.pop("profiles")
-    assert explained == {"primary": "default", "enforced": False}
+    assert explained == {"primary": "default", "enforced": False, "arm": "unsteered", "request_class": ""}
     assert profile.pop("candidates") == [
         {"endpoint": "default/e0", "score": 2.0, "scores": {"fixed-0": 0.5, "fixed-1": 1.0}, "cached_tokens": 0.0},
         {"endpoint": "default/e1", "score": 0.0, "scores": {"fixed-0": None, "fixed-1": 0.0}, "cached_tokens": 0.0},

@@ -1,0 +1,129 @@
+"""A decision as plain data: what spans, logs, `/debug/decisions` and `heliotrope explain` show of it.
+
+Unknown is None, units are in the names, nothing of the prompt is there. `heliotrope.decide.recorded` reads it back.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from heliotrope.carbon.arms import Arm
+from heliotrope.decide.candidates import RegionView
+from heliotrope.decide.feasible import INFEASIBLE, tpot_slo_seconds, ttft_slo_seconds
+
+if TYPE_CHECKING:
+    from heliotrope.decide.decision import Decision
+
+VERSION = 1
+"""Of the document. Keys may be added within a version; none changes its meaning."""
+MAX_CANDIDATES = 256
+"""More are counted, not shown: the chosen one and those that came closest stay."""
+
+
+def explanation(decision: "Decision") -> dict[str, Any]:
+    """The document of one decision."""
+    request, policy, candidates = decision.request, decision.policy, decision.candidates
+    shown = _shown(decision)
+    regions = {candidates.regions[i] for i in shown}
+    return {
+        "version": VERSION,
+        "time_unix_s": decision.now_unix_s,
+        "request_id": request.request_id,
+        "model": request.model,
+        "streaming": request.streaming,
+        "prompt_tokens": request.prompt_tokens,
+        "expected_output_tokens": _plain(request.expected_output_tokens),
+        "policy": policy.name,
+        "enforced": policy.enforce,
+        "arm": decision.assignment.arm.value,
+        "request_class": decision.assignment.request_class,
+        "objective": {
+            "mode": policy.objective.value,
+            "order": [term.value for term in policy.order],
+            "tolerances": {term.value: value for term, value in policy.tolerances.items()},
+            "weights": {term.value: value for term, value in policy.weights.items()},
+            "soft_weight": policy.soft_weight,
+        },
+        "constraints": {
+            "ttft_slo_seconds": ttft_slo_seconds(request, policy),
+            "ttft_slo_from": "policy" if request.ttft_slo_seconds is None else "request",
+            "tpot_slo_seconds": tpot_slo_seconds(request, policy),
+            "tpot_slo_from": "policy" if request.tpot_slo_seconds is None else "request",
+            "certainty_standard_deviations": policy.certainty,
+            "quality_floor": policy.quality_floor,
+            "allowed_regions": None if policy.allowed_regions is None else sorted(policy.allowed_regions),
+        },
+        "boundary": {"embodied": policy.include_embodied, "water": policy.include_water},
+        "outcome": decision.outcome.value,
+        "endpoint": decision.endpoint,
+        "decided_by": decision.decided_by,
+        "policy_would_choose": decision.steered_endpoint() if decision.assignment.arm is Arm.HOLDOUT else None,
+        "dropped_terms": {term.value: reason for term, reason in decision.dropped_terms.items()},
+        "regions": [
+            _region(view, decision.now_unix_s) for name, view in candidates.region_views.items() if name in regions
+        ],
+        "candidates": [_candidate(decision, i) for i in shown],
+        "candidates_omitted": len(candidates) - len(shown),
+    }
+
+
+def _shown(decision: "Decision") -> Sequence[int]:
+    """Positions in their order: all, or the winner, then those that were compared, then the rest, up to the limit."""
+    n = len(decision.candidates)
+    if n <= MAX_CANDIDATES:
+        return range(n)
+    nearest = sorted(range(n), key=lambda i: (decision.losses[i] is not None, decision.losses[i] in INFEASIBLE))
+    return sorted(nearest[:MAX_CANDIDATES])
+
+
+def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
+    e, c, loss = decision.estimates, decision.candidates, decision.losses[i]
+    return {
+        "endpoint": c.endpoints[i],
+        "region": c.regions[i],
+        "chosen": i == decision.winner,
+        "within_constraints": decision.within_constraints(i),
+        "lost_because": None if loss is None else str(loss),
+        "ttft_seconds": _plain(e.ttft_seconds[i]),
+        "ttft_relative_error": _plain(e.ttft_relative_error[i]),
+        "tpot_seconds": _plain(e.tpot_seconds[i]),
+        "tpot_relative_error": _plain(e.tpot_relative_error[i]),
+        "queue_ttft_seconds": _plain(e.queue_ttft_seconds[i]),
+        "service_seconds": _plain(e.service_seconds[i]),
+        "energy_joules": _plain(e.energy_joules[i]),
+        "energy_relative_error": _plain(e.energy_relative_error[i]),
+        "incremental_joules": _plain(e.incremental_joules[i]),
+        "attributed_joules": _plain(e.attributed_joules[i]),
+        "intensity_g_per_kwh": _plain(e.intensity_g_per_kwh[i]),
+        "grams_co2e": _plain(e.grams_co2e[i]),
+        "water_liters": _plain(e.water_liters[i]),
+        "cost": _plain(e.cost[i]),
+        "base_score": _plain(c.base_score[i]),
+        "quality": _plain(c.quality[i]),
+        "cached_tokens": _plain(c.cached_tokens[i]),
+        "running": _plain(c.running[i]),
+        "waiting": _plain(c.waiting[i]),
+    }
+
+
+def _region(view: RegionView, now_unix_s: float) -> dict[str, Any]:
+    reading = view.signal.reading
+    return {
+        "name": view.name,
+        "freshness": view.signal.freshness(now_unix_s).value,
+        "intensity_g_per_kwh": None if reading is None else reading.intensity_g_per_kwh,
+        "age_seconds": view.signal.age_s(now_unix_s),
+        "stale_after_seconds": _plain(view.signal.stale_after_s),
+        "signal_type": None if reading is None else reading.signal_type.value,
+        "emission_factor": None if reading is None else reading.emission_factor.value,
+        "estimated": None if reading is None else reading.estimated,
+        "source": None if reading is None else reading.source,
+        "forecast": view.signal.forecast is not None,
+        "pue": _plain(view.pue),
+        "wue_l_per_kwh": _plain(view.wue_l_per_kwh),
+    }
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
