@@ -5,8 +5,8 @@ over steps):
 
     E ≈ w · (prompts, prompt tokens, Σ(q² − p²), decode steps, decoded tokens, Σ cached tokens) + P_idle · t_idle
 
-with w ≥ 0 and the last sum over the decode steps. A profile, or a generic guess, is the prior; intervals add to the normal equations and fade with the work
-that comes after them.
+with w ≥ 0 and the last sum over the decode steps. A profile, or a generic guess, is the prior; intervals add to the
+normal equations and fade with the work that comes after them.
 """
 
 from dataclasses import dataclass, fields
@@ -133,8 +133,8 @@ class OnlineWeights:
         """Solve for the weights now."""
         self._since_fit = 0.0
         # |R x − R⁻ᵀ b|² has the normal equations (RᵀR) x = b; the prior is the unit matrix in its own deviations.
-        root: Array = np.linalg.cholesky(self._information + np.eye(UNITS))
-        wanted: Array = np.linalg.solve(root, self._evidence + self._prior.mean / self._prior.deviation)
+        root = np.linalg.cholesky(self._information + np.eye(UNITS)).astype(np.float64)
+        wanted = np.linalg.solve(root, self._evidence + self._prior.mean / self._prior.deviation).astype(np.float64)
         self.weights = _weights(nonnegative(root.T, wanted) * self._prior.deviation)
 
 

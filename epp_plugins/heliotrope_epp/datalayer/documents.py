@@ -16,14 +16,15 @@ MAX_FILE_BYTES = 1024 * 1024
 """Of one file, as llm-d limits its file discovery."""
 
 _DEFAULT_NAMESPACE = "default"
-_ENDPOINT_KEYS = frozenset({"name", "namespace", "address", "port", "labels"})
+_ENDPOINT_KEYS = frozenset({"name", "namespace", "address", "port", "labels", "nodeAddress"})
 _LOADER: type[yaml.CSafeLoader | yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_endpoints(data: bytes) -> tuple[Endpoint, ...]:
     """The endpoints of a file `endpoints: [{name, namespace, address, port, labels}]`, YAML or JSON.
 
-    Stricter than llm-d: an unknown key, a name used twice or an address used twice is refused.
+    `nodeAddress` is our addition: where the exporter of the endpoint's node listens. Stricter than llm-d: an unknown
+    key, a name used twice or an address used twice is refused.
 
     Raises:
         InvalidInputError: the path of the bad field and what to write there.
@@ -88,12 +89,15 @@ def _endpoint(entry: Any, path: str) -> Endpoint:
     namespace = entry.get("namespace") or _DEFAULT_NAMESPACE
     if not isinstance(namespace, str):
         raise InvalidInputError(f"{path}.namespace", "must be a string")
+    node = entry.get("nodeAddress")
     return Endpoint(
         name=name,
         namespace=namespace,
         address=_address(entry.get("address"), f"{path}.address"),
         port=_port(entry.get("port"), f"{path}.port"),
         labels=_labels(entry.get("labels"), f"{path}.labels"),
+        node_address=None if node is None else _address(node, f"{path}.nodeAddress"),
+        pod=name,
     )
 
 

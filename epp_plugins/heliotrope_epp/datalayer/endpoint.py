@@ -22,6 +22,10 @@ class Endpoint:
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     node_region: str | None = None
     """The node's `topology.kubernetes.io/region`, if known."""
+    node_address: str | None = None
+    """Where the node's own exporters listen."""
+    pod: str | None = None
+    """The pod's name, by which a node's exporter knows who has which accelerator."""
 
     @property
     def key(self) -> str:
@@ -63,11 +67,15 @@ class EngineMetrics:
     block_size: int | None = None
     num_blocks: int | None = None
     prompt_tokens_total: float | None = None
+    computed_prompt_tokens_total: float | None = None
+    """Those that no cache and no other engine supplied."""
     generation_tokens_total: float | None = None
     prefix_cache_queries_total: float | None = None
     prefix_cache_hits_total: float | None = None
     energy_millijoules: float | None = None
     """Sum of the cumulative energy counters of the endpoint's accelerators."""
+    accelerators: tuple[tuple[str, int | None], ...] = ()
+    """The energy counter of each accelerator on the page, in whole mJ; None: not a number."""
     power_watts: float | None = None
     """Of all its accelerators together."""
     sm_clock_mhz: float | None = None

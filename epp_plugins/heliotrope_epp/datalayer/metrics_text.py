@@ -44,6 +44,7 @@ class MetricNames:
     generation_tokens: bytes
     prefix_cache_queries: bytes | None = None
     prefix_cache_hits: bytes | None = None
+    prompt_tokens_by_source: bytes | None = None
     sleep_state: bytes | None = None
 
 
@@ -58,6 +59,7 @@ VLLM = MetricNames(
     generation_tokens=b"vllm:generation_tokens_total",
     prefix_cache_queries=b"vllm:prefix_cache_queries_total",
     prefix_cache_hits=b"vllm:prefix_cache_hits_total",
+    prompt_tokens_by_source=b"vllm:prompt_tokens_by_source_total",
     sleep_state=b"vllm:engine_sleep_state",
 )
 
@@ -93,10 +95,12 @@ def engine_metrics(page: bytes, names: MetricNames, scraped_s: float) -> EngineM
         block_size=block_size,
         num_blocks=num_blocks,
         prompt_tokens_total=_total(page, names.prompt_tokens),
+        computed_prompt_tokens_total=_computed(page, names),
         generation_tokens_total=_total(page, names.generation_tokens),
         prefix_cache_queries_total=_total(page, names.prefix_cache_queries),
         prefix_cache_hits_total=_total(page, names.prefix_cache_hits),
         energy_millijoules=_total(page, ENERGY_COUNTER),
+        accelerators=_accelerators(page),
         power_watts=_total(page, POWER),
         sm_clock_mhz=_mean(page, SM_CLOCK),
         asleep=_asleep(page, names),
@@ -105,8 +109,16 @@ def engine_metrics(page: bytes, names: MetricNames, scraped_s: float) -> EngineM
 
 def _samples(page: bytes, name: bytes | None) -> Iterator[tuple[bytes, float | None]]:
     """Labels (between the braces) and value of every series of a metric; None for NaN, infinity and nonsense."""
-    if name is None:
-        return
+    if name is not None:
+        for labels, text in samples(page, name):
+            yield labels, _number(text)
+
+
+def samples(page: bytes, name: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Labels (between the braces) and the text after them of every series of a metric.
+
+    The page must begin with a line feed, so that every sample follows one.
+    """
     needle = b"\n" + name
     start = page.find(needle)
     while start >= 0:
@@ -118,7 +130,7 @@ def _samples(page: bytes, name: bytes | None) -> Iterator[tuple[bytes, float | N
             start = page.find(needle, end)  # another metric, whose name begins alike
             continue
         labels, _, value = rest[1:].rpartition(b"}") if rest[:1] == b"{" else (b"", b"", rest)
-        yield labels, _number(value)
+        yield labels, value
         # The format keeps the series of a metric together.
         start = end if page.startswith(needle, end) else -1
 
@@ -138,6 +150,35 @@ def _total(page: bytes, name: bytes | None) -> float | None:
     values = [value for _, value in _samples(page, name)]
     known = [value for value in values if value is not None]
     return fsum(known) if known and len(known) == len(values) else None
+
+
+def _computed(page: bytes, names: MetricNames) -> float | None:
+    """Prompt tokens that the engine computed itself, where it tells by source; unknown as for `_total`."""
+    own = [
+        value for labels, value in _samples(page, names.prompt_tokens_by_source) if b'source="local_compute"' in labels
+    ]
+    known = [value for value in own if value is not None]
+    return fsum(known) if known and len(known) == len(own) else None
+
+
+def _accelerators(page: bytes) -> tuple[tuple[str, int | None], ...]:
+    """The series of the energy counter on an engine's own page, told apart by their labels."""
+    return tuple((labels.decode("utf-8", "replace"), whole(value)) for labels, value in samples(page, ENERGY_COUNTER))
+
+
+def whole(text: bytes) -> int | None:
+    """The value of a sample as a whole number, exactly where it is written as one; None: none of 0 or more."""
+    words = text.split(None, 1)
+    if words and words[0].isdigit():
+        return int(words[0])
+    value = _number(text)
+    return None if value is None or value < 0.0 else round(value)
+
+
+def label_text(labels: bytes, name: bytes) -> str | None:
+    """A label's value; None if absent or empty. Escapes stay as they are: names of pods and UUIDs have none."""
+    match = re.search(rb"(?:^|,)\s*" + name + rb'="([^"]*)"', labels)
+    return match[1].decode("utf-8", "replace") or None if match else None
 
 
 def _mean(page: bytes, name: bytes) -> float | None:

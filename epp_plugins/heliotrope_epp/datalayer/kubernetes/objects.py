@@ -38,6 +38,8 @@ class Pod:
     labels: Mapping[str, str]
     active_ports: frozenset[int] | None
     """None: all of the pool's."""
+    node_address: str | None = None
+    """The node's address, where its exporters listen."""
 
 
 def pool_of(item: Mapping[str, Any]) -> Pool:
@@ -66,6 +68,7 @@ def pod_of(item: Mapping[str, Any]) -> Pod:
         node=(item.get("spec") or {}).get("nodeName") or None,
         labels=dict(metadata.get("labels") or {}),
         active_ports=_active_ports(metadata.get("annotations") or {}),
+        node_address=status.get("hostIP") or None,
     )
 
 
@@ -82,6 +85,8 @@ def endpoints_of(pool: Pool, pods: Iterable[Pod], node_regions: Mapping[str, str
             port=port,
             labels=pod.labels,
             node_region=None if pod.node is None else node_regions.get(pod.node),
+            node_address=pod.node_address,
+            pod=pod.name,
         )
         for pod in pods
         if pod.serving and pod.address is not None

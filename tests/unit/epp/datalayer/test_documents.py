@@ -64,7 +64,7 @@ def test_no_endpoints_is_a_valid_list(text: str) -> None:
         ({"port": None}, r"endpoints\[1\].port: None"),
         (
             {"lables": {}},
-            r"endpoints\[1\].lables: unknown field; the fields are address, labels, name, namespace, port",
+            r"endpoints\[1\].lables: unknown field; the fields are address, labels, name, namespace, nodeAddress, port",
         ),
         ({"labels": {"gpu": 8}}, r'endpoints\[1\].labels.gpu: 8 must be a string, in quotes: "8"'),
         ({"labels": ["a"]}, r"endpoints\[1\].labels: must be an object of strings"),
