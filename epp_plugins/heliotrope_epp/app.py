@@ -44,6 +44,7 @@ from heliotrope_epp.settings import EppSettings
 from heliotrope_epp.telemetry.admin import AdminServer
 from heliotrope_epp.telemetry.debug import state_document
 from heliotrope_epp.telemetry.metrics import Metrics, StateCollector
+from heliotrope_epp.tracing.runtime import Tracing
 from heliotrope_epp.transport.aio.server import AioServer
 
 SWITCH_INTERVAL_SECONDS = 0.0005
@@ -175,6 +176,9 @@ class Picker:
         self._metrics_registry = CollectorRegistry()
         self._decisions = DecisionLog(settings.decision_log_size)
         self._sinks = Sinks()
+        self._tracing = Tracing(settings.tracing, clock, self._metrics_registry) if settings.tracing.enabled else None
+        if self._tracing is not None:
+            self._sinks.add(self._tracing.energy)
         self._director = Director(
             store=self._store,
             pipeline=self._pipeline,
@@ -184,6 +188,7 @@ class Picker:
             meter=NoMeter(self._sinks),
             clock=clock,
             settings=settings.director,
+            tracer=None if self._tracing is None else self._tracing.tracer,
         )
         self._server = AioServer(self._director, settings.limits, clock=clock.monotonic)
         self._admin = AdminServer(
@@ -205,6 +210,9 @@ class Picker:
             OSError: if a port cannot be bound.
         """
         s = self._settings
+        if self._tracing is not None:
+            self._tracing.start()
+            stack.push_async_callback(self._tracing.close)
         await stack.enter_async_context(self._scraper)
         if self._scrapes:
             self._store.listen(self._scraper)

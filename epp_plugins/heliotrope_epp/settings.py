@@ -5,6 +5,7 @@ from pathlib import Path
 
 from heliotrope_epp.datalayer.resources import PoolRef
 from heliotrope_epp.director.director import DirectorSettings
+from heliotrope_epp.tracing.settings import TracingSettings
 from heliotrope_epp.transport.interface import Limits, Tls
 
 
@@ -34,6 +35,7 @@ class EppSettings:
     refresh_metrics_interval_s: float = 0.2
     director: DirectorSettings = field(default_factory=DirectorSettings)
     limits: Limits = field(default_factory=Limits)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     decision_log_size: int = 1_000
     home_region: str | None = None
     """Where this picker runs; network times to other regions count from there."""

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -33,6 +35,10 @@ def epp(
     metrics_staleness_threshold: float = 2.0,
     home_region: str | None = None,
     max_inflight: int = 8_000,
+    tracing: bool | None = None,
+    otlp_endpoint: str | None = None,
+    otlp_protocol: Literal["grpc", "http/protobuf", "console"] | None = None,
+    trace_ratio: float | None = None,
     drain_seconds: float = 5.0,
     grace_seconds: float = 25.0,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
@@ -61,6 +67,11 @@ def epp(
         metrics_staleness_threshold: Age in seconds from which an engine's metrics count as unknown.
         home_region: RegionProfile of the place where this picker runs; network times count from there.
         max_inflight: Routed requests at once; more get a 429.
+        tracing: Export OpenTelemetry traces; by default if --otlp-endpoint or OTEL_EXPORTER_OTLP_ENDPOINT is given.
+            The other OTEL_* variables hold as well (docs/traces.md).
+        otlp_endpoint: URL of the collector, instead of OTEL_EXPORTER_OTLP_ENDPOINT.
+        otlp_protocol: How spans travel, instead of OTEL_EXPORTER_OTLP_PROTOCOL; grpc by default.
+        trace_ratio: Share of requests to record where no parent decides, in [0, 1], instead of OTEL_TRACES_SAMPLER.
         drain_seconds: After SIGTERM, how long to keep serving while gateways look elsewhere.
         grace_seconds: How long requests in flight may then take to end.
         log_level: Least severe level to log.
@@ -72,12 +83,20 @@ def epp(
         from heliotrope_epp.datalayer.resources import PoolRef
         from heliotrope_epp.director.director import DirectorSettings
         from heliotrope_epp.settings import EppSettings, KubernetesSettings
+        from heliotrope_epp.tracing.settings import Protocol, TracingFlags, tracing_settings
         from heliotrope_epp.transport.interface import SelfSigned, Tls, TlsFiles
     if config_file is not None and config_text is not None:
         raise InvalidInputError("--config-text", "give --config-file or --config-text, not both")
     if (folder is None) == (pool_name is None):
         raise InvalidInputError("--folder", "give --folder, or --pool-name for the Kubernetes API")
+    if trace_ratio is not None and not 0.0 <= trace_ratio <= 1.0:
+        raise InvalidInputError("--trace-ratio", "must be in [0, 1]")
     configure(log_level, as_json=log_format == "json", stream=sys.stderr)
+    protocol = None if otlp_protocol is None else Protocol(otlp_protocol)
+    flags = TracingFlags(tracing, otlp_endpoint, protocol, trace_ratio)
+    traces, warnings = tracing_settings(flags, os.environ)
+    for warning in warnings:
+        logging.getLogger(__name__).warning(warning)
     tls: Tls | None = None
     if secure_serving:
         tls = SelfSigned() if cert_path is None else TlsFiles(cert_path / "tls.crt", cert_path / "tls.key")
@@ -92,6 +111,7 @@ def epp(
         tls=tls,
         refresh_metrics_interval_s=refresh_metrics_interval,
         director=DirectorSettings(max_inflight=max_inflight, metrics_stale_after_s=metrics_staleness_threshold),
+        tracing=traces,
         home_region=home_region,
         drain_seconds=drain_seconds,
         grace_seconds=grace_seconds,

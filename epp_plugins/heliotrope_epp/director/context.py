@@ -7,6 +7,7 @@ from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.outcomes.finished import UNSTEERED, Expected
 from heliotrope_epp.plugins.interface import LlmRequest
+from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace
 
 
 @dataclass(slots=True, eq=False)
@@ -26,3 +27,4 @@ class RoutedContext:
     features: FloatColumn | None = field(default=None, repr=False)
     ttft_slo_seconds: float | None = None
     tpot_slo_seconds: float | None = None
+    trace: RequestTrace = UNTRACED

@@ -22,6 +22,7 @@ from heliotrope_epp.parsers import openai
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
 from heliotrope_epp.telemetry.metrics import Metrics
+from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace, Tracer
 from heliotrope_epp.transport.interface import Report, Request
 
 REQUEST_ID_HEADER = "x-request-id"
@@ -55,6 +56,7 @@ class Director:
         meter: RequestMeter,
         clock: Clock,
         settings: DirectorSettings,
+        tracer: Tracer | None = None,
     ) -> None:
         self._store = store
         self._pipeline = pipeline
@@ -64,6 +66,7 @@ class Director:
         self._meter = meter
         self._clock = clock
         self._settings = settings
+        self._tracer = tracer
         self._inflight = 0
         self._log = logging.getLogger(__name__)
 
@@ -75,15 +78,16 @@ class Director:
     def decide(self, request: Request) -> None:
         """Route the request or refuse it; never blocks, never waits."""
         started_s = self._clock.monotonic()
+        trace = UNTRACED if self._tracer is None else self._tracer.begin(request)
         states = self._awake(self._store.candidates(request.subset))
         if not states:
-            self._reject(request, errors.no_endpoints("no endpoint is ready to serve; try again later"))
+            self._reject(request, errors.no_endpoints("no endpoint is ready to serve; try again later"), trace)
         elif self._inflight >= self._settings.max_inflight:
-            self._reject(request, errors.saturated("too many requests in flight; try again later"))
+            self._reject(request, errors.saturated("too many requests in flight; try again later"), trace)
         elif not openai.is_inference_path(request.path) or (request.method == "GET" and not request.body):
-            self._route_unparsed(request, states, started_s)
+            self._route_unparsed(request, states, started_s, trace)
         else:
-            self._schedule(request, states, started_s)
+            self._schedule(request, states, started_s, trace)
 
     def cancelled(self, request: Request) -> None:  # noqa: ARG002 - decisions are made at once, nothing is pending
         """The client left before the answer."""
@@ -94,34 +98,42 @@ class Director:
         self._inflight -= 1
         ctx.state.inflight.remove(ctx.dispatch)
         usage = openai.usage_of(report.tail) if report.complete and report.status == 200 else None
+        finished = None
         if ctx.request is not None:
             tokens = None if usage is None else usage.completion_tokens
             now_s = self._clock.monotonic()
             self._output_lengths.ended(ctx.request.model, ctx.dispatch.dispatched_s, now_s, tokens)
-            self._meter.ended(ctx, finished_request(ctx, ctx.request, report, usage, self._clock.unix()))
+            finished = finished_request(ctx, ctx.request, report, usage, self._clock.unix())
+            self._meter.ended(ctx, finished)
+        ctx.trace.ended(report.status, report.cause.value, report.first_s, report.ended_s, finished)
         self._metrics.finished(ctx.request, ctx.region, report, usage)
 
     def _awake(self, states: Sequence[EndpointState]) -> list[EndpointState]:
         return [s for s in states if s.metrics is None or s.metrics.asleep is not True]
 
-    def _route_unparsed(self, request: Request, states: Sequence[EndpointState], started_s: float) -> None:
+    def _route_unparsed(
+        self, request: Request, states: Sequence[EndpointState], started_s: float, trace: RequestTrace
+    ) -> None:
         """Paths such as /v1/models go to the endpoint with the fewest of our own requests."""
         state = min(states, key=lambda s: (len(s.inflight), s.endpoint.key))
         dispatch = Dispatch(started_s, prompt_tokens=0.0, uncached_tokens=0.0, first_token_due_s=started_s)
-        ctx = RoutedContext(state, dispatch, request=None, region=state.traits.region)
+        ctx = RoutedContext(state, dispatch, request=None, region=state.traits.region, trace=trace)
         self._dispatch(request, (state.endpoint.host_port,), ctx, prefill_seconds=0.0)
 
-    def _schedule(self, request: Request, states: Sequence[EndpointState], started_s: float) -> None:
+    def _schedule(
+        self, request: Request, states: Sequence[EndpointState], started_s: float, trace: RequestTrace
+    ) -> None:
         try:
             llm_request = self._parsed(request, started_s)
         except InvalidInputError as error:
-            self._reject(request, errors.bad_request(str(error)))
+            self._reject(request, errors.bad_request(str(error)), trace)
             return
         now_unix_s = self._clock.unix()
-        result = self._pipeline.run(llm_request, states, started_s, now_unix_s)
+        result = self._pipeline.run(llm_request, states, started_s, now_unix_s, trace.timer)
+        trace.scheduled(llm_request, result)
         self._decisions.add(now_unix_s, llm_request, result)
         if not result.pick.options:
-            self._reject(request, _refusal(llm_request, result))
+            self._reject(request, _refusal(llm_request, result), trace)
             return
         chosen = result.pick.options[0]
         prefill_s, first_token_s = _expected_times(llm_request, chosen, result.decision)
@@ -131,7 +143,8 @@ class Director:
             uncached_tokens=max(llm_request.prompt_tokens - chosen.cached_tokens, 1.0),
             first_token_due_s=started_s + first_token_s,
         )
-        ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s)
+        ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace)
+        trace.routed(chosen, ctx.arm)
         addresses = tuple(option.state.endpoint.host_port for option in result.pick.options)
         if self._dispatch(request, addresses, ctx, prefill_s):
             self._pipeline.routed(llm_request, chosen.state)
@@ -141,7 +154,9 @@ class Director:
     def _dispatch(
         self, request: Request, addresses: tuple[str, ...], ctx: RoutedContext, prefill_seconds: float
     ) -> bool:
-        if not request.route(",".join(addresses), ctx=ctx):
+        trace = ctx.trace
+        if not request.route(",".join(addresses), trace.set_headers, trace.remove_headers, ctx=ctx):
+            trace.cancelled()
             return False
         self._inflight += 1
         ctx.state.inflight.add(ctx.dispatch, prefill_seconds)
@@ -167,7 +182,8 @@ class Director:
             tenant=_tenant(request),
         )
 
-    def _reject(self, request: Request, rejection: errors.Rejection) -> None:
+    def _reject(self, request: Request, rejection: errors.Rejection, trace: RequestTrace) -> None:
+        trace.refused(rejection.status, rejection.reason)
         request.reject(rejection.status, rejection.body(), rejection.headers())
         self._metrics.rejected(rejection.status, rejection.reason or "")
         self._log.info(

@@ -9,11 +9,17 @@ from heliotrope_epp.outcomes.meter import Routed
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace
 from heliotrope_epp.transport.interface import Report
 
 
 def routed_context(
-    request: LlmRequest, chosen: Option, dispatch: Dispatch, result: ScheduleResult, now_unix_s: float
+    request: LlmRequest,
+    chosen: Option,
+    dispatch: Dispatch,
+    result: ScheduleResult,
+    now_unix_s: float,
+    trace: RequestTrace = UNTRACED,
 ) -> RoutedContext:
     """What to remember of a request that goes to `chosen`."""
     decision, traits = result.decision, chosen.state.traits
@@ -30,6 +36,7 @@ def routed_context(
         expected=None if decision is None else _expected(decision, chosen.key),
         ttft_slo_seconds=None if decision is None else ttft_slo_seconds(decision.request, decision.policy),
         tpot_slo_seconds=None if decision is None else tpot_slo_seconds(decision.request, decision.policy),
+        trace=trace,
     )
 
 
@@ -81,6 +88,7 @@ def finished_request(
         features=ctx.features,
         ttft_slo_seconds=ctx.ttft_slo_seconds,
         tpot_slo_seconds=ctx.tpot_slo_seconds,
+        trace=ctx.trace.context,
     )
 
 

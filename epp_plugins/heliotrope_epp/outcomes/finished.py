@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import FloatColumn
+from heliotrope_epp.outcomes.trace import TraceContext
 from heliotrope_epp.transport.interface import Cause
 
 UNSTEERED = Arm.UNSTEERED.value
@@ -72,6 +73,8 @@ class FinishedRequest:
     ttft_slo_seconds: float | None = None
     """The promise that held for it: its own or the policy's; None: there was none."""
     tpot_slo_seconds: float | None = None
+    trace: TraceContext | None = field(default=None, repr=False)
+    """Its span, if it is recorded."""
 
     @property
     def succeeded(self) -> bool:

@@ -22,8 +22,8 @@ SECTIONS = {
     "sim": "Simulator, emulator and demo (`heliotrope[sim]`)",
     "dev": "Development",
 }
-PARTS = {"pydantic-core": "pydantic"}
-"""Distributions that another pins to one version and speaks of as a part of itself."""
+PARTS = {"pydantic-core": "pydantic", "opentelemetry-api": "opentelemetry-sdk", "protobuf": "xds-protos"}
+"""Distributions that another depends on and shows in its own interface."""
 PACKAGES = {
     "core": ["core/heliotrope", "cli/heliotrope_cli"],
     "learn": ["core/heliotrope/predict"],
@@ -51,9 +51,21 @@ def rows(group: str) -> dict[str, tuple[str, str]]:
     return {name: (licence, reason) for name, licence, reason in cells[2:]}
 
 
+def owners_of_modules(distributions: list[str]) -> dict[str, str]:
+    """Which of several distributions that share a top-level package brings which module."""
+    owners: dict[str, str] = {}
+    for distribution in distributions:
+        for file in importlib.metadata.files(distribution) or ():
+            if file.suffix == ".py":
+                parts = file.parts[:-1] if file.name == "__init__.py" else (*file.parts[:-1], file.stem)
+                owners[".".join(parts)] = distribution
+    return owners
+
+
 def imported(group: str) -> set[str]:
     """Distributions whose modules the group's packages import, at the top of a file or later."""
     distributions = importlib.metadata.packages_distributions()
+    shared = {top: owners_of_modules(names) for top, names in distributions.items() if len(set(names)) > 1}
     found: set[str] = set()
     for folder in PACKAGES[group]:
         for path in (ROOT / folder).rglob("*.py"):
@@ -63,9 +75,13 @@ def imported(group: str) -> set[str]:
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     names = [node.module]
-                for name in {each.partition(".")[0] for each in names} - sys.stdlib_module_names - OWN:
+                for module in set(names):
+                    name = module.partition(".")[0]
+                    if name in sys.stdlib_module_names or name in OWN:
+                        continue
                     assert name in distributions, f"{path} imports {name}, which no installed distribution provides"
-                    distribution = distributions[name][0].lower().replace("_", "-")
+                    owner = shared[name][module] if name in shared else distributions[name][0]
+                    distribution = owner.lower().replace("_", "-")
                     found.add(PARTS.get(distribution, distribution))
     return found
 

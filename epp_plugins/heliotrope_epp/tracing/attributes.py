@@ -1,0 +1,252 @@
+"""Every attribute of every span, once: the spans are built from this table, and docs/traces.md is checked against it.
+
+Names under `llm_d` are those of llm-d's picker, `gen_ai`, `http`, `url`, `server` and `error` those of OpenTelemetry's
+semantic conventions. What is unknown is left out. No attribute holds text of a prompt or an answer, a key or a tenant.
+"""
+
+from dataclasses import dataclass
+
+Value = str | int | float | bool | tuple[str, ...] | tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """A name with what it means."""
+
+    name: str
+    type: str
+    """As in OpenTelemetry: `string`, `int`, `double`, `boolean`, `string[]`, `double[]`."""
+    unit: str
+    """Empty for names, flags and pure numbers."""
+    meaning: str
+    example: str
+
+
+MODEL = Attribute("gen_ai.request.model", "string", "", "The model that the client asked for.", "llama-3.1-8b")
+REQUEST_ID = Attribute("gen_ai.request.id", "string", "", "The `x-request-id`, as llm-d names it.", "9f1c2e6a-…")
+OPERATION = Attribute("gen_ai.operation.name", "string", "", "What was asked for, by the path.", "chat")
+PROVIDER = Attribute(
+    "gen_ai.provider.name", "string", "", "The engine: label `llm-d.ai/engine-type`, else vLLM.", "vllm"
+)
+STREAM = Attribute("gen_ai.request.stream", "boolean", "", "Whether the answer is streamed.", "true")
+MAX_TOKENS = Attribute("gen_ai.request.max_tokens", "int", "tokens", "The client's limit on the answer.", "256")
+INPUT_TOKENS = Attribute("gen_ai.usage.input_tokens", "int", "tokens", "Prompt, as the engine counted.", "812")
+OUTPUT_TOKENS = Attribute("gen_ai.usage.output_tokens", "int", "tokens", "Answer, as the engine counted.", "143")
+CACHED_INPUT_TOKENS = Attribute(
+    "gen_ai.usage.cache_read.input_tokens", "int", "tokens", "Prompt tokens that the engine had cached.", "768"
+)
+TIME_TO_FIRST_CHUNK = Attribute(
+    "gen_ai.response.time_to_first_chunk",
+    "double",
+    "s",
+    "From the request's arrival to the answer's first piece.",
+    "0.21",
+)
+
+METHOD = Attribute("http.request.method", "string", "", "`_OTHER` for unusual ones.", "POST")
+STATUS = Attribute("http.response.status_code", "int", "", "Of the answer that the client got.", "200")
+URL_PATH = Attribute("url.path", "string", "", "Without the query.", "/v1/chat/completions")
+URL_SCHEME = Attribute("url.scheme", "string", "", "As the gateway saw it.", "https")
+SERVER_ADDRESS = Attribute("server.address", "string", "", "The host that the client called.", "models.example.com")
+SERVER_PORT = Attribute("server.port", "int", "", "Where the host names one.", "8080")
+ERROR_TYPE = Attribute(
+    "error.type", "string", "", "The status of a failed answer, or why there is none (`disconnected`, …).", "503"
+)
+
+TARGET_MODEL = Attribute("target_model", "string", "", "The model that the engine is asked for.", "llama-3.1-8b")
+PROFILE = Attribute("llm_d.epp.scheduling.profile.name", "string", "", "The scheduling profile.", "default")
+FILTER_CANDIDATES = Attribute("llm_d.epp.filter.candidate_endpoints", "int", "endpoints", "Before the filters.", "9")
+FILTER_LEFT = Attribute("llm_d.epp.filter.filtered_endpoints", "int", "endpoints", "What they left.", "6")
+SCORING_CANDIDATES = Attribute("llm_d.epp.scoring.candidate_endpoints", "int", "endpoints", "Scored endpoints.", "6")
+SCORER_COUNT = Attribute("llm_d.epp.scorer.count", "int", "scorers", "Scorers of the profile.", "3")
+SCORER_TYPE = Attribute("llm_d.epp.scorer.type", "string", "", "Its plugin type.", "queue-scorer")
+SCORER_NAME = Attribute("llm_d.epp.scorer.name", "string", "", "Its name in the configuration.", "queue-scorer")
+SCORER_WEIGHT = Attribute("llm_d.epp.scorer.weight", "double", "", "Its weight in the profile.", "2.0")
+SCORER_CANDIDATES = Attribute("llm_d.epp.scorer.candidate_endpoints", "int", "endpoints", "What it was given.", "6")
+SCORER_SCORED = Attribute("llm_d.epp.scorer.endpoints_scored", "int", "endpoints", "Endpoints of known score.", "6")
+SCORE_MAX = Attribute("llm_d.epp.scorer.score.max", "double", "", "Largest score, before its weight.", "1.0")
+SCORE_AVG = Attribute("llm_d.epp.scorer.score.avg", "double", "", "Mean score, before its weight.", "0.62")
+PICKER_CANDIDATES = Attribute("llm_d.epp.picker.candidate_endpoints", "int", "endpoints", "What it chose from.", "6")
+TOP_ENDPOINTS = Attribute(
+    "llm_d.epp.picker.top_endpoints",
+    "string[]",
+    "",
+    "At most five, by weighted score, best first.",
+    "[default/pod-a, …]",
+)
+TOP_SCORES = Attribute("llm_d.epp.picker.top_scores", "double[]", "", "Their weighted scores.", "[6.1, 4.0]")
+
+PICKER = Attribute("heliotrope.picker", "string", "", "The picker of the profile.", "carbon-picker")
+POLICY = Attribute("heliotrope.policy", "string", "", "The CarbonPolicy that decided or advised.", "green")
+ENFORCED = Attribute("heliotrope.enforced", "boolean", "", "Whether the policy's answer was followed.", "true")
+ARM = Attribute("heliotrope.arm", "string", "", "`policy`, `holdout` (kept blind to carbon) or `unsteered`.", "policy")
+OUTCOME = Attribute("heliotrope.outcome", "string", "", "How the policy's decision ended.", "within-slo")
+DECIDED_BY = Attribute("heliotrope.decided_by", "string", "", "The term that told the candidates apart.", "carbon")
+REASON = Attribute("heliotrope.reason", "string", "", "Why nothing was chosen.", "no endpoint satisfies policy …")
+DROPPED_TERMS = Attribute(
+    "heliotrope.dropped_terms",
+    "string[]",
+    "",
+    "Terms that could not be compared, with the reason.",
+    "[carbon: signal of …]",
+)
+CANDIDATES = Attribute("heliotrope.candidates", "int", "endpoints", "That the decision compared.", "6")
+ENDPOINT = Attribute("heliotrope.endpoint", "string", "", "Where the request was sent.", "default/pod-a")
+ADVISED_ENDPOINT = Attribute(
+    "heliotrope.decision.endpoint",
+    "string",
+    "",
+    "Where the policy sends it; under `Advise` it may differ.",
+    "default/pod-b",
+)
+REGION = Attribute("heliotrope.region", "string", "", "RegionProfile of the endpoint.", "spain")
+VARIANT = Attribute("heliotrope.variant", "string", "", "WorkloadVariant of the endpoint.", "default/llama-8b-h100")
+PREFILL_ENDPOINT = Attribute("heliotrope.phase.prefill", "string", "", "Endpoint of the prefill.", "default/pod-a")
+DECODE_ENDPOINT = Attribute("heliotrope.phase.decode", "string", "", "Endpoint of the decode.", "default/pod-a")
+PROMPT_TOKENS = Attribute(
+    "heliotrope.prompt_tokens", "int", "tokens", "The prompt's length, as counted before any engine saw it.", "805"
+)
+CACHED_TOKENS = Attribute(
+    "heliotrope.cached_tokens", "double", "tokens", "Believed to be cached at the endpoint.", "768.0"
+)
+EXPECTED_OUTPUT_TOKENS = Attribute(
+    "heliotrope.expected_output_tokens", "double", "tokens", "Expected length of the answer.", "131.5"
+)
+EXPECTED_JOULES = Attribute(
+    "heliotrope.estimate.energy_joules",
+    "double",
+    "J",
+    "IT energy at the batch that carbon and cost are shared at.",
+    "58.1",
+)
+ATTRIBUTED_JOULES = Attribute(
+    "heliotrope.estimate.attributed_joules",
+    "double",
+    "J",
+    "The share expected to be measured; compare with it.",
+    "61.4",
+)
+INCREMENTAL_JOULES = Attribute(
+    "heliotrope.estimate.incremental_joules", "double", "J", "What the fleet draws more because of the request.", "40.9"
+)
+ENERGY_ERROR = Attribute(
+    "heliotrope.estimate.energy_relative_error", "double", "", "One standard deviation over the estimate.", "0.06"
+)
+GRAMS = Attribute(
+    "heliotrope.estimate.gco2e_grams",
+    "double",
+    "gCO2e",
+    "Within the policy's boundary; absent without a fresh signal.",
+    "0.0023",
+)
+WATER = Attribute("heliotrope.estimate.water_liters", "double", "L", "WUE × IT energy.", "0.00003")
+COST = Attribute(
+    "heliotrope.estimate.cost", "double", "the price's currency", "Share of the variant's price.", "0.0004"
+)
+EXPECTED_TTFT = Attribute("heliotrope.estimate.ttft_seconds", "double", "s", "Expected TTFT.", "0.19")
+EXPECTED_TPOT = Attribute("heliotrope.estimate.tpot_seconds", "double", "s", "Expected TPOT.", "0.011")
+EXPECTED_SERVICE = Attribute(
+    "heliotrope.estimate.service_seconds", "double", "s", "Expected time from dispatch to the last token.", "1.7"
+)
+AVOIDED_JOULES = Attribute(
+    "heliotrope.avoided_recompute_joules", "double", "J", "Prefill energy that the cached tokens save there.", "31.0"
+)
+PUE = Attribute("heliotrope.pue", "double", "", "Of the region.", "1.2")
+INTENSITY = Attribute(
+    "heliotrope.carbon.intensity_g_per_kwh", "double", "gCO2e/kWh", "Expected over the service time.", "143.0"
+)
+SIGNAL_FRESHNESS = Attribute(
+    "heliotrope.carbon.freshness", "string", "", "`Fresh`, `Stale` or `Absent`, of the region's signal.", "Fresh"
+)
+SIGNAL_TYPE = Attribute("heliotrope.carbon.signal_type", "string", "", "`average` or `marginal`.", "average")
+SIGNAL_FACTOR = Attribute("heliotrope.carbon.emission_factor", "string", "", "`lifecycle` or `direct`.", "lifecycle")
+SIGNAL_SOURCE = Attribute("heliotrope.carbon.source", "string", "", "Who gave the value.", "electricityMaps")
+SIGNAL_AGE = Attribute(
+    "heliotrope.carbon.age_seconds", "double", "s", "Since the time that the newest value describes.", "312.0"
+)
+SIGNAL_ESTIMATED = Attribute(
+    "heliotrope.carbon.estimated", "boolean", "", "Whether the source calls the value estimated.", "false"
+)
+
+CAUSE = Attribute("heliotrope.cause", "string", "", "How it ended: `complete`, `disconnected`, …", "complete")
+REJECTION = Attribute(
+    "heliotrope.rejection", "string", "", "The picker's own refusal, as in the response header.", "rejected-saturated"
+)
+TTFT = Attribute("heliotrope.ttft_seconds", "double", "s", "From dispatch to the first piece; streamed answers.", "0.2")
+TPOT = Attribute(
+    "heliotrope.tpot_seconds", "double", "s", "Mean over the tokens after the first; streamed answers.", "0.012"
+)
+
+MEASURED_JOULES = Attribute(
+    "heliotrope.energy.measured_joules", "double", "J", "Its exact part of the counters' deltas.", "59.87"
+)
+ESTIMATED_JOULES = Attribute(
+    "heliotrope.energy.estimated_joules", "double", "J", "What the decision expected of that part.", "61.4"
+)
+ESTIMATION_ERROR = Attribute(
+    "heliotrope.energy.relative_error", "double", "", "(estimated - measured) / measured.", "0.026"
+)
+IDLE_JOULES = Attribute(
+    "heliotrope.energy.idle_joules", "double", "J", "Idle energy of the same time, allocated by work; beside.", "12.2"
+)
+HOST_JOULES = Attribute(
+    "heliotrope.energy.host_joules", "double", "J", "The hosts' share, from the engine model; beside.", "8.0"
+)
+COVERAGE = Attribute(
+    "heliotrope.energy.coverage", "double", "", "Share of its time with a believable counter, in [0, 1].", "1.0"
+)
+ACCELERATOR_SECONDS = Attribute(
+    "heliotrope.energy.accelerator_seconds", "double", "s", "Time × its share of the accelerators.", "0.31"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanType:
+    """A kind of span with the attributes that it may have."""
+
+    name: str
+    parent: str
+    attributes: tuple[Attribute, ...]
+
+
+REQUEST = SpanType(
+    "gateway.request",
+    "the client's or the gateway's span, if there is one",
+    (
+        METHOD, URL_PATH, URL_SCHEME, SERVER_ADDRESS, SERVER_PORT, STATUS, ERROR_TYPE,
+        OPERATION, PROVIDER, MODEL, REQUEST_ID, STREAM, MAX_TOKENS, INPUT_TOKENS, OUTPUT_TOKENS, CACHED_INPUT_TOKENS,
+        TIME_TO_FIRST_CHUNK, ENDPOINT, REGION, VARIANT, ARM, CAUSE, REJECTION, TTFT, TPOT,
+    ),
+)  # fmt: skip
+ORCHESTRATION = SpanType(
+    "gateway.request_orchestration",
+    REQUEST.name,
+    (
+        MODEL, REQUEST_ID, TARGET_MODEL, POLICY, ENFORCED, ARM, OUTCOME, DECIDED_BY, REASON, REJECTION, DROPPED_TERMS,
+        CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT,
+        PROMPT_TOKENS, CACHED_TOKENS, EXPECTED_OUTPUT_TOKENS, EXPECTED_JOULES, ATTRIBUTED_JOULES, INCREMENTAL_JOULES,
+        ENERGY_ERROR, GRAMS, WATER, COST, EXPECTED_TTFT, EXPECTED_TPOT, EXPECTED_SERVICE, AVOIDED_JOULES,
+        PUE, INTENSITY, SIGNAL_FRESHNESS, SIGNAL_TYPE, SIGNAL_FACTOR, SIGNAL_SOURCE, SIGNAL_AGE, SIGNAL_ESTIMATED,
+    ),
+)  # fmt: skip
+PROFILE_RUN = SpanType("run_scheduler_profile", ORCHESTRATION.name, (PROFILE,))
+FILTERS = SpanType("filter_endpoints", PROFILE_RUN.name, (FILTER_CANDIDATES, FILTER_LEFT, MODEL, REQUEST_ID))
+SCORING = SpanType("llm_d.epp.scoring", PROFILE_RUN.name, (SCORING_CANDIDATES, SCORER_COUNT))
+SCORER = SpanType(
+    "llm_d.epp.scorer.<type>",
+    SCORING.name,
+    (SCORER_TYPE, SCORER_NAME, SCORER_WEIGHT, SCORER_CANDIDATES, SCORER_SCORED, SCORE_MAX, SCORE_AVG),
+)
+PICK = SpanType(
+    "pick_endpoints", PROFILE_RUN.name, (PICKER, PICKER_CANDIDATES, TOP_ENDPOINTS, TOP_SCORES, MODEL, REQUEST_ID)
+)
+ENERGY = SpanType(
+    "heliotrope.energy",
+    REQUEST.name,
+    (
+        MEASURED_JOULES, ESTIMATED_JOULES, ESTIMATION_ERROR, IDLE_JOULES, HOST_JOULES, COVERAGE, ACCELERATOR_SECONDS,
+        ENDPOINT, REGION, VARIANT,
+    ),
+)  # fmt: skip
+
+SPANS = (REQUEST, ORCHESTRATION, PROFILE_RUN, FILTERS, SCORING, SCORER, PICK, ENERGY)
