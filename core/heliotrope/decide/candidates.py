@@ -11,6 +11,7 @@ from heliotrope.carbon.signal import CarbonSignal
 from heliotrope.engine.model import EngineModel
 
 FloatColumn = NDArray[np.float64]
+FloatMatrix = NDArray[np.float64]
 BoolColumn = NDArray[np.bool_]
 
 
@@ -72,6 +73,12 @@ class Candidates:
     embodied: tuple[Embodied | None, ...]
     region_views: Mapping[str, RegionView]
     hardware: tuple[Hardware | None, ...]
+    hardware_rows: FloatMatrix
+    """Row i is `heliotrope.decide.rows.describe` of endpoint i; shape (n, H)."""
+    prefill_tokens_in_flight: FloatColumn
+    """Prompt tokens of this picker's own requests there that have not answered yet."""
+    decode_tokens_in_flight: FloatColumn
+    """Output tokens that this picker's own open requests there were expected to produce."""
     kv_capacity_tokens: FloatColumn
     power_watts: FloatColumn
     """Of all accelerators of the endpoint at the last reading."""

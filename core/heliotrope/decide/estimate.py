@@ -23,9 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from heliotrope.carbon.footprint import embodied_grams, hardware_cost, water_liters
-from heliotrope.decide.candidates import Candidates, FloatColumn
+from heliotrope.decide.candidates import Candidates, FloatColumn, FloatMatrix
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
+from heliotrope.decide.rows import decision_rows
 from heliotrope.engine.model import EngineModel
 from heliotrope.units import grams_co2e
 
@@ -59,6 +60,8 @@ class Estimates:
     cost: FloatColumn
     kv_fits: np.ndarray[tuple[int], np.dtype[np.bool_]]
     """False where the request can never fit into the endpoint's KV cache."""
+    features: FloatMatrix
+    """What learned models see of each candidate, shape (n, F); `heliotrope.predict.features`."""
 
 
 def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPolicy, now_unix_s: float) -> Estimates:
@@ -78,6 +81,14 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
         _fill(columns, rows, engine, request, candidates, pool_concurrency)
     rtt = np.array([_rtt(candidates, name) for name in candidates.regions])
     columns.ttft += rtt
+    features = decision_rows(
+        request,
+        candidates,
+        ttft_seconds=columns.ttft,
+        tpot_seconds=columns.tpot,
+        attributed_joules=columns.attributed,
+        prefill_joules=columns.prefill_joules,
+    )
     service = columns.ttft + request.expected_output_tokens * columns.tpot
     pue, wue, intensity = _region_columns(candidates, service, now_unix_s)
     grams = grams_co2e(columns.energy, pue, intensity)
@@ -101,6 +112,7 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
         water_liters=water_liters(columns.energy, wue),
         cost=hardware_cost(candidates.price_per_hour, reserved),
         kv_fits=columns.kv_fits,
+        features=features,
     )
 
 
@@ -117,13 +129,14 @@ class _Columns:
     energy_error: FloatColumn
     incremental: FloatColumn
     attributed: FloatColumn
+    prefill_joules: FloatColumn
     batch: FloatColumn
     kv_fits: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
     @classmethod
     def unknown(cls, n: int) -> "_Columns":
-        a, b, c, d, e, f, g, h, i, j = np.full((10, n), np.nan)
-        return cls(a, b, c, d, e, f, g, h, i, j, np.ones(n, dtype=np.bool_))
+        a, b, c, d, e, f, g, h, i, j, k = np.full((11, n), np.nan)
+        return cls(a, b, c, d, e, f, g, h, i, j, k, np.ones(n, dtype=np.bool_))
 
 
 def _fill(
@@ -177,6 +190,7 @@ def _fill(
     # Sharing: the batch that this endpoint reaches when the pool's load is consolidated on it.
     shared = np.minimum(np.maximum(ahead + 1.0, pool_concurrency + 1.0), float(engine.max_num_seqs))
     prefill_joules = engine.prefill_joules(uncached)
+    columns.prefill_joules[rows] = prefill_joules
     columns.batch[rows] = shared
     columns.energy[rows] = prefill_joules + out * engine.decode_joules(shared, shared * context) / shared
     met = np.minimum(np.maximum(ahead + 1.0, 1.0), float(engine.max_num_seqs))

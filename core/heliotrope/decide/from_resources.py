@@ -7,7 +7,7 @@ from heliotrope.api.v1alpha1 import CarbonPolicy, WorkloadVariant
 from heliotrope.api.v1alpha1.common import Enforcement
 from heliotrope.api.v1alpha1.engine import Engine
 from heliotrope.api.v1alpha1.objective import Tolerances, Weights
-from heliotrope.decide.candidates import Embodied
+from heliotrope.decide.candidates import Embodied, Hardware
 from heliotrope.decide.policy import DecisionPolicy, Objective, Term
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import UnknownProfileError
@@ -90,6 +90,17 @@ def embodied(variant: WorkloadVariant) -> Embodied | None:
     if carbon is None:
         return None
     return Embodied(grams_co2e=float(carbon.grams_co2e), lifetime_seconds=carbon.lifetime.total_seconds())
+
+
+def hardware(variant: WorkloadVariant) -> Hardware:
+    """What one replica of a variant runs on."""
+    spec = variant.spec
+    return Hardware(
+        accelerator=spec.accelerator.type,
+        accelerators=spec.accelerator.count,
+        model=spec.model,
+        role=spec.role.value,
+    )
 
 
 def _tolerances(percent: Tolerances) -> Mapping[Term, float]:

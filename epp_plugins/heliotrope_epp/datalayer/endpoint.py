@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from heliotrope.api.v1alpha1.common import REGION_LABEL as REGION_LABEL
 from heliotrope.api.v1alpha1.common import ROLE_LABEL as ROLE_LABEL
-from heliotrope.decide.candidates import Embodied, Hardware
+from heliotrope.decide.candidates import Embodied, FloatColumn, Hardware
 from heliotrope.engine.model import EngineModel
+from heliotrope.predict.features import UNKNOWN_HARDWARE
 
 ENGINE_TYPE_LABEL = "llm-d.ai/engine-type"
 
@@ -52,6 +53,8 @@ class Traits:
     """Of the price."""
     embodied: Embodied | None = None
     hardware: Hardware | None = None
+    hardware_row: FloatColumn = field(default_factory=lambda: UNKNOWN_HARDWARE, compare=False, repr=False)
+    """`heliotrope.decide.rows.describe` of its hardware."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class EngineMetrics:
     prompt_tokens_total: float | None = None
     computed_prompt_tokens_total: float | None = None
     """Those that no cache and no other engine supplied."""
+    first_tokens_total: float | None = None
+    """Requests whose prefill has ended."""
     generation_tokens_total: float | None = None
     prefix_cache_queries_total: float | None = None
     prefix_cache_hits_total: float | None = None

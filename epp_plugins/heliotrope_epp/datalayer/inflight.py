@@ -15,6 +15,7 @@ class Dispatch:
     uncached_tokens: float
     first_token_due_s: float
     """When its first token is expected; until then its prompt counts as waiting for prefill."""
+    expected_output_tokens: float = 0.0
 
 
 class InFlight:
@@ -24,6 +25,7 @@ class InFlight:
         self._open: dict[Dispatch, None] = {}  # in the order of dispatch
         self._before_first: dict[Dispatch, None] = {}
         self._prompt_tokens = 0.0
+        self._output_tokens = 0.0
         self._prefill_seconds = 0.0
         self._prefill_as_of_s = 0.0
 
@@ -34,6 +36,7 @@ class InFlight:
         """A request was dispatched; `prefill_seconds` is what its prefill is expected to occupy the engine for."""
         self._open[dispatch] = None
         self._prompt_tokens += dispatch.prompt_tokens
+        self._output_tokens += dispatch.expected_output_tokens
         self._before_first[dispatch] = None
         self._prefill_seconds = self._decayed(dispatch.dispatched_s) + prefill_seconds
         self._prefill_as_of_s = dispatch.dispatched_s
@@ -44,11 +47,16 @@ class InFlight:
             return
         del self._open[dispatch]
         self._prompt_tokens -= dispatch.prompt_tokens
+        self._output_tokens -= dispatch.expected_output_tokens
         self._before_first.pop(dispatch, None)
 
     def mean_prompt_tokens(self) -> float:
         """Of the open requests; 0 without any."""
         return self._prompt_tokens / len(self._open) if self._open else 0.0
+
+    def expected_output_tokens(self) -> float:
+        """That the open requests were expected to produce when they were sent."""
+        return max(self._output_tokens, 0.0)
 
     def waiting(self, now_s: float) -> tuple[int, float]:
         """Requests whose first token is not yet due, and their uncached prompt tokens."""

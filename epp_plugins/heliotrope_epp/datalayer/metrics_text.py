@@ -45,6 +45,7 @@ class MetricNames:
     prefix_cache_queries: bytes | None = None
     prefix_cache_hits: bytes | None = None
     prompt_tokens_by_source: bytes | None = None
+    first_tokens: bytes | None = None
     sleep_state: bytes | None = None
 
 
@@ -60,6 +61,7 @@ VLLM = MetricNames(
     prefix_cache_queries=b"vllm:prefix_cache_queries_total",
     prefix_cache_hits=b"vllm:prefix_cache_hits_total",
     prompt_tokens_by_source=b"vllm:prompt_tokens_by_source_total",
+    first_tokens=b"vllm:time_to_first_token_seconds_count",
     sleep_state=b"vllm:engine_sleep_state",
 )
 
@@ -72,6 +74,7 @@ SGLANG = MetricNames(
     num_blocks_label=b"num_pages",
     prompt_tokens=b"sglang:prompt_tokens_total",
     generation_tokens=b"sglang:generation_tokens_total",
+    first_tokens=b"sglang:time_to_first_token_seconds_count",
 )
 
 NAMES = {EngineType.VLLM: VLLM, EngineType.SGLANG: SGLANG}
@@ -96,6 +99,7 @@ def engine_metrics(page: bytes, names: MetricNames, scraped_s: float) -> EngineM
         num_blocks=num_blocks,
         prompt_tokens_total=_total(page, names.prompt_tokens),
         computed_prompt_tokens_total=_computed(page, names),
+        first_tokens_total=_total(page, names.first_tokens),
         generation_tokens_total=_total(page, names.generation_tokens),
         prefix_cache_queries_total=_total(page, names.prefix_cache_queries),
         prefix_cache_hits_total=_total(page, names.prefix_cache_hits),

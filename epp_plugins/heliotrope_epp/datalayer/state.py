@@ -19,6 +19,10 @@ class Load:
     """How long the first of our own in the queue has waited; 0 if none of ours waits."""
     kv_tokens: float
     prefill_duty: float
+    prefill_tokens_in_flight: float = NAN
+    """Of our own requests that have not answered yet."""
+    decode_tokens_in_flight: float = NAN
+    """That our own open requests were expected to produce."""
     kv_capacity_tokens: float = NAN
     power_watts: float = NAN
     sm_clock_mhz: float = NAN
@@ -70,6 +74,8 @@ class EndpointState:
             oldest_waiting_seconds=self.inflight.oldest_waiting_s(now_s),
             kv_tokens=self._kv_tokens(metrics) + new_tokens,
             prefill_duty=self.inflight.prefill_duty(now_s),
+            prefill_tokens_in_flight=self.inflight.waiting(now_s)[1],
+            decode_tokens_in_flight=self.inflight.expected_output_tokens(),
             kv_capacity_tokens=self._kv_capacity_tokens(metrics),
             power_watts=NAN if metrics.power_watts is None else metrics.power_watts,
             sm_clock_mhz=NAN if metrics.sm_clock_mhz is None else metrics.sm_clock_mhz,

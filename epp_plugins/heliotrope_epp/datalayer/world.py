@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
-from heliotrope.decide.candidates import Embodied, Hardware
-from heliotrope.decide.from_resources import decision_policy, embodied, engine_model
+from heliotrope.decide.candidates import Embodied, FloatColumn, Hardware
+from heliotrope.decide.from_resources import decision_policy, embodied, engine_model, hardware
 from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.decide.rows import describe
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import UnknownProfileError
 from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL, REGION_LABEL, Endpoint, Traits
@@ -91,6 +92,8 @@ def _precedence(policy: CarbonPolicy) -> tuple[datetime, str, str]:
 class _Variant:
     resource: WorkloadVariant
     engine: EngineModel | None
+    hardware: Hardware
+    hardware_row: FloatColumn
     embodied: Embodied | None
     price_per_hour: float | None
 
@@ -119,7 +122,9 @@ def _resolved_variants(
         if ref is not None and ref.name not in regions:
             problems.append(f"{name}: spec.regionRef.name: there is no RegionProfile {ref.name!r}")
         price = variant.spec.price_per_hour if len(currencies) == 1 else None
-        resolved.append(_Variant(variant, engine, embodied(variant), price))
+        stated = hardware(variant)
+        row = describe(stated, engine).row()
+        resolved.append(_Variant(variant, engine, stated, row, embodied(variant), price))
     return resolved
 
 
@@ -160,12 +165,8 @@ def _traits(
         price_per_hour=variant.price_per_hour,
         currency=None if variant.price_per_hour is None else spec.currency,
         embodied=variant.embodied,
-        hardware=Hardware(
-            accelerator=spec.accelerator.type,
-            accelerators=spec.accelerator.count,
-            model=spec.model,
-            role=spec.role.value,
-        ),
+        hardware=variant.hardware,
+        hardware_row=variant.hardware_row,
     )
 
 

@@ -15,6 +15,7 @@ from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.request import RequestProfile
+from heliotrope.predict.features import hardware_matrix
 from heliotrope_epp.plugins.context import CarbonContext
 from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
@@ -106,6 +107,9 @@ def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mappi
         embodied=tuple(t.embodied for t in traits),
         region_views=regions,
         hardware=tuple(t.hardware for t in traits),
+        hardware_rows=hardware_matrix([t.hardware_row for t in traits]),
+        prefill_tokens_in_flight=np.array([load.prefill_tokens_in_flight for load in loads], dtype=np.float64),
+        decode_tokens_in_flight=np.array([load.decode_tokens_in_flight for load in loads], dtype=np.float64),
         kv_capacity_tokens=np.array([load.kv_capacity_tokens for load in loads], dtype=np.float64),
         power_watts=np.array([load.power_watts for load in loads], dtype=np.float64),
         sm_clock_mhz=np.array([load.sm_clock_mhz for load in loads], dtype=np.float64),

@@ -14,6 +14,7 @@ from heliotrope.decide.decision import Outcome, decide
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.policy import DecisionPolicy, Objective, Term
 from heliotrope.decide.request import RequestProfile
+from heliotrope.decide.rows import describe
 from heliotrope.engine.model import (
     ClockResponse,
     DecodeTime,
@@ -22,6 +23,7 @@ from heliotrope.engine.model import (
     PrefillTime,
     StepEnergy,
 )
+from heliotrope.predict.features import hardware_matrix
 
 NOW = 1000.0
 ENGINE = EngineModel(
@@ -44,6 +46,7 @@ ENGINE = EngineModel(
     max_num_batched_tokens=8192,
     clock_mhz=1410,
 )
+HARDWARE = Hardware("test", 1, "m", "both")
 REQUEST = RequestProfile("r-1", "m", prompt_tokens=1000, expected_output_tokens=200.0, streaming=True)
 POLICY = DecisionPolicy("p", ttft_slo_seconds=3.0, tpot_slo_seconds=0.1)
 
@@ -71,10 +74,11 @@ def pool(
         return np.array(np.broadcast_to(np.asarray(columns.get(name, default), dtype=np.float64), (n,)))
 
     batch = np.array(np.broadcast_to(np.asarray(running, dtype=np.float64), (n,)))
+    models = tuple(engines) if engines is not None else (ENGINE,) * n
     return Candidates(
         endpoints=tuple(f"e{i}" for i in range(n)),
         regions=tuple(regions),
-        engines=tuple(engines) if engines is not None else (ENGINE,) * n,
+        engines=models,
         running=batch,
         waiting=column("waiting", 0.0),
         waiting_tokens=column("waiting_tokens", 0.0),
@@ -87,7 +91,10 @@ def pool(
         base_score=column("base_score", 0.5),
         embodied=(Embodied(164_000.0, 4 * 365 * 86400.0),) * n,
         region_views=views,
-        hardware=(Hardware("test", 1, "m", "both"),) * n,
+        hardware=(HARDWARE,) * n,
+        hardware_rows=hardware_matrix([describe(HARDWARE, engine).row() for engine in models]),
+        prefill_tokens_in_flight=column("prefill_tokens_in_flight", 0.0),
+        decode_tokens_in_flight=column("decode_tokens_in_flight", 0.0),
         kv_capacity_tokens=column("kv_capacity_tokens", 160_000.0),
         power_watts=column("power_watts", np.nan),
         sm_clock_mhz=column("sm_clock_mhz", np.nan),
