@@ -1,0 +1,218 @@
+"""Models of several targets as one text, and its reading back with nothing taken on trust.
+
+    heliotrope-models 1
+    sha256 <digest of all bytes after this line>
+    {"created_unix_s": …, "models": [{"target": "ttft_seconds", …, "characters": 12345}, …]}
+    <LightGBM's text of the first target><of the second>…
+
+No pickle: nothing in the file is executed. What passes the digest is still checked number by number, because whoever
+can change a file can also compute a digest.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from heliotrope.predict.conformal import Calibration
+from heliotrope.predict.forest import MAX_LEAF, Forest, InvalidModelError, parse_forest
+from heliotrope.predict.regimes import Regime
+from heliotrope.predict.targets import TABLE_OF, Target
+
+FORMAT = "heliotrope-models 1"
+MAX_CHARACTERS = 16_000_000
+"""Of a whole bundle; a trained one has some hundred thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Of one target on samples that neither training nor calibration saw. Errors are fractions; NaN: not known."""
+
+    samples: int
+    mape: float
+    """Mean absolute relative error."""
+    analytic_mape: float
+    """Of the analytic model, where it has an estimate."""
+    coverage: float
+    """Share of samples at or below the predicted 0.9 quantile."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetModel:
+    """Boosted trees that correct the analytic estimate, or stand alone where there is none.
+
+    The prediction is base × exp(trees + calibration), where the base is the analytic estimate, or `scale` where that
+    is unknown or `analytic_base` is false.
+    """
+
+    target: Target
+    text: str = field(repr=False)
+    """As LightGBM writes it, up to "end of trees"."""
+    forest: Forest = field(repr=False)
+    scale: float
+    """Geometric mean of the labels, in the target's unit."""
+    analytic_base: bool
+    calibration: Calibration
+    trained_on: int
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bundle:
+    """The models that were trained or promoted together. A target without a model stays analytic."""
+
+    created_unix_s: float
+    models: Mapping[Target, TargetModel]
+
+    def to_text(self) -> str:
+        """The file."""
+        head = {
+            "created_unix_s": self.created_unix_s,
+            "models": [_head(model) for _, model in sorted(self.models.items())],
+        }
+        texts = "".join(model.text for _, model in sorted(self.models.items()))
+        body = json.dumps(head) + "\n" + texts
+        return f"{FORMAT}\nsha256 {_digest(body)}\n{body}"
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal SHA-256 of the content: names the bundle."""
+        return self.to_text().split("\n", 2)[1].removeprefix("sha256 ")
+
+
+EMPTY = Bundle(0.0, {})
+"""Everything stays analytic."""
+
+
+def parse_bundle(text: str) -> Bundle:
+    """Read what `Bundle.to_text` wrote.
+
+    Raises:
+        InvalidModelError: if the text is cut off, was changed, is of another version, or cannot be walked safely.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidModelError("bundle", f"is longer than {MAX_CHARACTERS} characters")
+    lines = text.split("\n", 2)
+    if len(lines) < 3 or lines[0] != FORMAT:
+        raise InvalidModelError("bundle", f"must begin with {FORMAT!r}")
+    if lines[1] != f"sha256 {_digest(lines[2])}":
+        raise InvalidModelError("bundle.sha256", "does not fit the content: the file is cut off or was changed")
+    head_text, _, rest = lines[2].partition("\n")
+    try:
+        head = json.loads(head_text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidModelError("bundle.head", f"is no JSON: {error}") from None
+    models: dict[Target, TargetModel] = {}
+    entries = _item(head, "models", list, "bundle")
+    for index, entry in enumerate(entries):
+        path = f"bundle.models[{index}]"
+        characters = int(_number(entry, "characters", path, 1, MAX_CHARACTERS))
+        if characters > len(rest):
+            raise InvalidModelError(f"{path}.characters", "is more than there is")
+        model = _model(entry, rest[:characters], path)
+        if model.target in models:
+            raise InvalidModelError(f"{path}.target", f"{model.target} is there twice")
+        models[model.target] = model
+        rest = rest[characters:]
+    if rest:
+        raise InvalidModelError("bundle", "has text behind the last model")
+    return Bundle(_number(head, "created_unix_s", "bundle", 0.0, 1e12), models)
+
+
+def _head(model: TargetModel) -> dict[str, Any]:
+    calibration, scores = model.calibration, model.scores
+    return {
+        "target": model.target.value,
+        "features": list(TABLE_OF[model.target].feature_names),
+        "scale": model.scale,
+        "analytic_base": model.analytic_base,
+        "mean": list(calibration.mean),
+        "q90": list(calibration.q90),
+        "spread": list(calibration.spread),
+        "residuals": list(calibration.residuals),
+        "trained_on": model.trained_on,
+        "samples": scores.samples,
+        "mape": _or_none(scores.mape),
+        "analytic_mape": _or_none(scores.analytic_mape),
+        "coverage": _or_none(scores.coverage),
+        "characters": len(model.text),
+    }
+
+
+def _model(entry: Any, text: str, path: str) -> TargetModel:
+    name = _item(entry, "target", str, path)
+    if name not in set(Target):
+        raise InvalidModelError(f"{path}.target", f"{name[:40]!r} is unknown; known: {', '.join(Target)}")
+    target = Target(name)
+    names = TABLE_OF[target].feature_names
+    if _item(entry, "features", list, path) != list(names):
+        raise InvalidModelError(f"{path}.features", "are not the features of this version; train again")
+    counts = _tuple(entry, "residuals", path, 0.0, 1e12)
+    return TargetModel(
+        target=target,
+        text=text,
+        forest=parse_forest(text, names, path),
+        scale=_number(entry, "scale", path, 1e-12, 1e12),
+        analytic_base=_item(entry, "analytic_base", bool, path),
+        calibration=Calibration(
+            mean=_tuple(entry, "mean", path, -MAX_LEAF, MAX_LEAF),
+            q90=_tuple(entry, "q90", path, -MAX_LEAF, MAX_LEAF),
+            spread=_tuple(entry, "spread", path, 0.0, MAX_LEAF),
+            residuals=tuple(int(count) for count in counts),
+        ),
+        trained_on=int(_number(entry, "trained_on", path, 0.0, 1e12)),
+        scores=Scores(
+            samples=int(_number(entry, "samples", path, 0.0, 1e12)),
+            mape=_number_or_nan(entry, "mape", path),
+            analytic_mape=_number_or_nan(entry, "analytic_mape", path),
+            coverage=_number_or_nan(entry, "coverage", path),
+        ),
+    )
+
+
+def _item(entry: Any, name: str, kind: type, path: str) -> Any:
+    if not isinstance(entry, dict):
+        raise InvalidModelError(path, "must be an object")
+    value = entry.get(name)
+    if not isinstance(value, kind):
+        raise InvalidModelError(f"{path}.{name}", f"must be a {kind.__name__}")
+    return value
+
+
+def _checked(value: Any, path: str, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidModelError(path, "must be a number")
+    if not low <= value <= high:
+        raise InvalidModelError(path, f"must lie from {low:g} to {high:g}")
+    return float(value)
+
+
+def _number(entry: Any, name: str, path: str, low: float, high: float) -> float:
+    if not isinstance(entry, dict):
+        raise InvalidModelError(path, "must be an object")
+    return _checked(entry.get(name), f"{path}.{name}", low, high)
+
+
+def _number_or_nan(entry: Any, name: str, path: str) -> float:
+    return math.nan if entry.get(name) is None else _number(entry, name, path, 0.0, 1e12)
+
+
+def _tuple(entry: Any, name: str, path: str, low: float, high: float) -> tuple[float, ...]:
+    values = _item(entry, name, list, path)
+    if len(values) != len(Regime):
+        raise InvalidModelError(f"{path}.{name}", f"must have one number per regime, {len(Regime)}")
+    return tuple(_checked(value, f"{path}.{name}[{i}]", low, high) for i, value in enumerate(values))
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()

@@ -1,0 +1,179 @@
+"""What a decision asks: mean, 0.9 quantile and spread of every target, for all candidates in one call.
+
+`LearnedModels` is immutable. To swap models is to assign another one to an attribute: a decision that is under way
+keeps the one it has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heliotrope.predict.bundle import EMPTY, Bundle, TargetModel
+from heliotrope.predict.features import CATEGORIES, FloatColumn, Matrix
+from heliotrope.predict.forest import joined
+from heliotrope.predict.regimes import regimes_of
+from heliotrope.predict.targets import ANALYTIC_COLUMN, REQUESTS, STEPS, Table, Target
+from heliotrope.predict.walk import walk, warm_up
+
+MAX_LOG_RATIO = 20.0
+"""Trees that say more than e^20 times the base say nonsense; the bound keeps it finite."""
+
+HardwareKey = int
+"""What `hardware_keys` gives: equal for endpoints of equal accelerator, model, role and tensor parallelism."""
+
+
+class Level(IntEnum):
+    """Which model answers, in the order of fall-back."""
+
+    CURRENT = 0
+    PREVIOUS = 1
+    ANALYTIC = 2
+    """None does: NaN, and the caller's analytic estimate holds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """Of n rows, in the unit of each target; NaN where no model answers. Arrays have shape (targets, n)."""
+
+    targets: tuple[Target, ...]
+    mean: NDArray[np.float64]
+    q90: NDArray[np.float64]
+    relative_error: NDArray[np.float64]
+    """One standard deviation over the mean."""
+
+    def mean_of(self, target: Target) -> FloatColumn:
+        """The column of a target; so for the next two."""
+        column: FloatColumn = self.mean[self.targets.index(target)]
+        return column
+
+    def q90_of(self, target: Target) -> FloatColumn:
+        """See `mean_of`."""
+        column: FloatColumn = self.q90[self.targets.index(target)]
+        return column
+
+    def relative_error_of(self, target: Target) -> FloatColumn:
+        """See `mean_of`."""
+        column: FloatColumn = self.relative_error[self.targets.index(target)]
+        return column
+
+
+class LearnedModels:
+    """The promoted models, the ones before them, and where drift made which of them answer.
+
+    Args:
+        current: the promoted bundle.
+        previous: the one that it replaced.
+        levels: (target, hardware) pairs that `current` does not answer for.
+    """
+
+    def __init__(
+        self,
+        current: Bundle = EMPTY,
+        previous: Bundle | None = None,
+        levels: Mapping[tuple[Target, HardwareKey], Level] | None = None,
+    ) -> None:
+        self.current = current
+        self.previous = previous
+        self.levels = {} if levels is None else dict(levels)
+        bundles = (current, EMPTY if previous is None else previous)
+        self._answers = {table.name: [_Answers(bundle, table) for bundle in bundles] for table in (REQUESTS, STEPS)}
+
+    @property
+    def targets(self) -> frozenset[Target]:
+        """Targets that a learned model answers for."""
+        return frozenset(self.current.models)
+
+    def warm_up(self) -> None:
+        """Compile the walk, so that no request waits for it."""
+        if self.current.models or (self.previous is not None and self.previous.models):
+            warm_up()
+
+    def predict(self, rows: Matrix) -> Predictions:
+        """TTFT, TPOT and energy of requests; rows as `heliotrope.predict.features.request_rows` builds them."""
+        return self._predict(REQUESTS, rows)
+
+    def predict_steps(self, rows: Matrix) -> Predictions:
+        """Energy of engine steps; rows as `heliotrope.predict.features.step_rows` builds them."""
+        return self._predict(STEPS, rows)
+
+    def with_levels(self, levels: Mapping[tuple[Target, HardwareKey], Level]) -> "LearnedModels":
+        """The same bundles with other fall-backs; shares the compiled forests."""
+        copy = LearnedModels.__new__(LearnedModels)
+        copy.current, copy.previous, copy.levels, copy._answers = (
+            self.current,
+            self.previous,
+            dict(levels),
+            self._answers,
+        )
+        return copy
+
+    def promoted(self, bundle: Bundle) -> "LearnedModels":
+        """This bundle answers from now on; the one before it is kept; all fall-backs are forgotten."""
+        return LearnedModels(bundle, self.current)
+
+    def _predict(self, table: Table, rows: Matrix) -> Predictions:
+        current, previous = self._answers[table.name]
+        answers = current.predict(rows)
+        degraded = [(key, level) for key, level in self.levels.items() if key[0] in table.targets]
+        if not degraded:
+            return answers
+        keys = hardware_keys(rows, table)
+        older = previous.predict(rows)
+        for (target, hardware), level in degraded:
+            row = table.targets.index(target)
+            there = keys == hardware
+            for values, instead in (
+                (answers.mean, older.mean),
+                (answers.q90, older.q90),
+                (answers.relative_error, older.relative_error),
+            ):
+                values[row, there] = instead[row, there] if level is Level.PREVIOUS else np.nan
+        return answers
+
+
+class _Answers:
+    """One bundle's models of one table, their forests joined."""
+
+    def __init__(self, bundle: Bundle, table: Table) -> None:
+        self._table = table
+        models = [bundle.models[target] for target in table.targets if target in bundle.models]
+        self._rows = np.array([table.targets.index(model.target) for model in models], dtype=np.intp)
+        if models:
+            self._forest, self._begins = joined([model.forest for model in models])
+        self._columns = np.array([ANALYTIC_COLUMN[model.target] for model in models], dtype=np.intp)
+        self._analytic = np.array([[model.analytic_base] for model in models], dtype=np.bool_)
+        self._scales = np.array([[model.scale] for model in models])
+        self._shifts = _shifts(models)
+
+    def predict(self, rows: Matrix) -> Predictions:
+        targets = self._table.targets
+        out = np.full((3, len(targets), len(rows)), np.nan)
+        if len(self._rows) and len(rows):
+            rows = np.ascontiguousarray(rows, dtype=np.float64)
+            logs = walk(rows, self._forest, self._begins)
+            np.clip(logs, -MAX_LOG_RATIO, MAX_LOG_RATIO, out=logs)
+            estimates = rows.T[self._columns]
+            bases = np.where((estimates > 0.0) & (estimates < np.inf) & self._analytic, estimates, self._scales)
+            shifts = self._shifts[:, :, regimes_of(rows, self._table)]
+            out[:2, self._rows] = bases * np.exp(logs + shifts[:2])
+            out[2, self._rows] = shifts[2]
+        return Predictions(targets, *out)
+
+
+def _shifts(models: list[TargetModel]) -> NDArray[np.float64]:
+    """(mean | q90 | spread, models, regimes)."""
+    tables = [[model.calibration.mean, model.calibration.q90, model.calibration.spread] for model in models]
+    return np.ascontiguousarray(np.array(tables, dtype=np.float64).reshape(len(models), 3, -1).swapaxes(0, 1))
+
+
+def hardware_keys(rows: Matrix, table: Table = REQUESTS) -> NDArray[np.int64]:
+    """One number per row that names its hardware; rows without any description share one."""
+    first = table.feature_names.index("accelerator")
+    codes = np.nan_to_num(rows[:, first : first + 4] + 1.0, nan=0.0, posinf=0.0, neginf=0.0).astype(np.int64)
+    accelerator, model, role, tensor_parallel = codes.T
+    base = CATEGORIES + 1
+    keys: NDArray[np.int64] = ((accelerator * base + model) * base + role) * base + tensor_parallel
+    return keys

@@ -1,0 +1,171 @@
+"""Samples as plain arrays: for training, for the disk, and on the way to another process.
+
+heliotrope-samples 1
+sha256 <digest of all bytes after this line>
+{"table": "requests", "features": […], "targets": […], "samples": 1234}
+<rows, labels, times: little-endian float64><splits: uint8>
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heliotrope.errors import InvalidInputError
+from heliotrope.predict.features import FloatColumn, Matrix
+from heliotrope.predict.models import HardwareKey, hardware_keys
+from heliotrope.predict.sample import Sample, refused_label
+from heliotrope.predict.targets import TABLES, Table, Target
+
+FORMAT = b"heliotrope-samples 1"
+MAX_SAMPLES = 1_000_000
+_HEAD_BYTES = 65_536
+
+
+class InvalidSamplesError(InvalidInputError):
+    """Stored or received samples are cut off, were changed, or are of another version."""
+
+
+class Split(IntEnum):
+    """What a sample is used for; decided once, by its key."""
+
+    TRAIN = 0
+    CALIBRATE = 1
+    """Residuals on these make the quantiles."""
+    TEST = 2
+    """Scores on these decide on promotion."""
+
+
+def split_of(key: str) -> Split:
+    """Of every 20 samples 14 are trained on, 3 calibrate and 3 test; the same key always goes the same way."""
+    number = zlib.crc32(key.encode()) % 20
+    return Split.TRAIN if number < 14 else Split.CALIBRATE if number < 17 else Split.TEST
+
+
+_KEYS = {split: next(key for key in map(str, range(1_000)) if split_of(key) is split) for split in Split}
+"""A key that leads to each split."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingSet:
+    """n samples of one table as columns."""
+
+    table: Table
+    rows: Matrix
+    """(n, F)."""
+    labels: Matrix
+    """(n, targets); NaN: not observed."""
+    at_unix_s: FloatColumn
+    splits: NDArray[np.uint8]
+    """`Split` of each."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of(cls, table: Table, samples: Sequence[Sample]) -> "TrainingSet":
+        """Samples as columns, in their order."""
+        n = len(samples)
+        rows = np.array([s.row for s in samples]).reshape(n, len(table.features))
+        labels = np.array([s.labels for s in samples]).reshape(n, len(table.targets))
+        at = np.array([s.at_unix_s for s in samples], dtype=np.float64)
+        splits = np.array([split_of(s.key) for s in samples], dtype=np.uint8)
+        return cls(table, rows, labels, at, splits)
+
+    def labels_of(self, target: Target) -> FloatColumn:
+        """One target's labels."""
+        labels: FloatColumn = self.labels[:, self.table.targets.index(target)]
+        return labels
+
+    def where(self, mask: NDArray[np.bool_]) -> "TrainingSet":
+        """Those samples only."""
+        return TrainingSet(self.table, self.rows[mask], self.labels[mask], self.at_unix_s[mask], self.splits[mask])
+
+    def without_before(self, cuts: Mapping[HardwareKey, float]) -> "TrainingSet":
+        """Without samples of these hardwares from before these times: what a drift made untrue."""
+        keep = np.ones(len(self), dtype=np.bool_)
+        keys = hardware_keys(self.rows, self.table)
+        for key, since_unix_s in cuts.items():
+            keep &= (keys != key) | (self.at_unix_s >= since_unix_s)
+        return self.where(keep)
+
+    def samples(self) -> Iterator[Sample]:
+        """One by one; keys are new, but each leads to the split that the sample had."""
+        for i in range(len(self)):
+            key = _KEYS[self.splits[i]]
+            yield Sample(self.table, key, float(self.at_unix_s[i]), self.rows[i].copy(), self.labels[i].copy())
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        head = {
+            "table": self.table.name,
+            "features": list(self.table.feature_names),
+            "targets": [target.value for target in self.table.targets],
+            "samples": len(self),
+        }
+        numbers = (np.ascontiguousarray(part, dtype="<f8") for part in (self.rows, self.labels, self.at_unix_s))
+        body = json.dumps(head).encode() + b"\n" + b"".join(n.tobytes() for n in numbers) + self.splits.tobytes()
+        return FORMAT + b"\nsha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "TrainingSet":
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            InvalidSamplesError: if it is cut off, was changed, is of another version, or holds what cannot be true.
+        """
+        lines = data.split(b"\n", 3)
+        if len(lines) != 4 or lines[0] != FORMAT or len(lines[2]) > _HEAD_BYTES:
+            raise InvalidSamplesError("samples", f"must begin with {FORMAT.decode()!r}")
+        body = data[len(lines[0]) + len(lines[1]) + 2 :]
+        if lines[1] != b"sha256 " + hashlib.sha256(body).hexdigest().encode():
+            raise InvalidSamplesError("samples.sha256", "does not fit: the data are cut off or were changed")
+        table, count = _head(lines[2])
+        return _checked(_columns(table, count, lines[3]))
+
+
+def _head(line: bytes) -> tuple[Table, int]:
+    try:
+        head: Any = json.loads(line)
+        table = TABLES[head["table"]]
+        count = head["samples"]
+        same = (head["features"], head["targets"]) == (list(table.feature_names), [t.value for t in table.targets])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InvalidSamplesError("samples.head", f"cannot be read: {error!r}") from None
+    if not same:
+        raise InvalidSamplesError("samples.features", "are not the features and targets of this version")
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_SAMPLES:
+        raise InvalidSamplesError("samples.samples", f"must be a whole number of at most {MAX_SAMPLES}")
+    return table, count
+
+
+def _columns(table: Table, count: int, content: bytes) -> TrainingSet:
+    widths = (len(table.features), len(table.targets), 1)
+    numbers = count * sum(widths)
+    if len(content) != numbers * 8 + count:
+        raise InvalidSamplesError("samples", "have another length than their head says")
+    values = np.frombuffer(content, dtype="<f8", count=numbers).astype(np.float64)
+    splits = np.frombuffer(content, dtype=np.uint8, offset=numbers * 8)
+    rows, labels, at = np.split(values, np.cumsum([count * width for width in widths])[:-1])
+    return TrainingSet(table, rows.reshape(count, widths[0]), labels.reshape(count, widths[1]), at, splits)
+
+
+def _checked(samples: TrainingSet) -> TrainingSet:
+    if np.isinf(samples.rows).any():
+        raise InvalidSamplesError("samples.rows", "must not be infinite")
+    if not np.isfinite(samples.at_unix_s).all() or (samples.at_unix_s < 0.0).any():
+        raise InvalidSamplesError("samples.at_unix_s", "must be Unix seconds")
+    if (samples.splits > max(Split)).any():
+        raise InvalidSamplesError("samples.splits", f"must be at most {max(Split)}")
+    for target in samples.table.targets:
+        labels = samples.labels_of(target)
+        known = labels[~np.isnan(labels)]
+        if len(known) and any(refused_label(target, float(each)) for each in (known.min(), known.max())):
+            raise InvalidSamplesError(f"samples.{target}", "holds labels that cannot be true")
+    return samples
