@@ -99,6 +99,12 @@ class LearnedModels:
         """Energy of engine steps; rows as `heliotrope.predict.features.step_rows` builds them."""
         return self._predict(STEPS, rows)
 
+    def predict_at(self, level: Level, table: Table, rows: Matrix) -> Predictions:
+        """What the models of one level say, whoever answers at present."""
+        if level is Level.ANALYTIC:
+            return _Answers(EMPTY, table).predict(rows)
+        return self._answers[table.name][level].predict(rows)
+
     def with_levels(self, levels: Mapping[tuple[Target, HardwareKey], Level]) -> "LearnedModels":
         """The same bundles with other fall-backs; shares the compiled forests."""
         copy = LearnedModels.__new__(LearnedModels)

@@ -1,0 +1,152 @@
+"""Trains the models of a bundle. The only module that imports LightGBM; runs in a process of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lightgbm
+import numpy as np
+
+from heliotrope.predict.bundle import Bundle, Scores, TargetModel
+from heliotrope.predict.conformal import Calibration, calibrate
+from heliotrope.predict.features import FloatColumn, Group, Matrix
+from heliotrope.predict.forest import Forest, parse_forest
+from heliotrope.predict.regimes import regimes_of
+from heliotrope.predict.scoring import analytic_estimates, held_out, scores_of
+from heliotrope.predict.targets import Target
+from heliotrope.predict.trainingset import Split, TrainingSet
+from heliotrope.predict.walk import walk
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """How models are trained. The defaults keep 64 candidates within the time a decision has for them."""
+
+    trees: int = 40
+    leaves: int = 24
+    max_depth: int = 5
+    """Steps of the longest walk, so its worst time."""
+    learning_rate: float = 0.15
+    min_train: int = 100
+    """A target with fewer samples to train on gets no model; so for the next one."""
+    min_calibrate: int = 20
+    half_life_seconds: float | None = None
+    """Age at which a sample counts half; None: all count the same."""
+    without: frozenset[Group] = frozenset()
+    """Groups of features that are hidden from the models, for ablations."""
+
+
+DEFAULT = TrainingConfig()
+
+
+def train(sets: Sequence[TrainingSet], seed: int, created_unix_s: float, config: TrainingConfig = DEFAULT) -> Bundle:
+    """A candidate with a model of each target that has enough samples; the same input gives the same bundle.
+
+    Args:
+        sets: of different tables.
+        seed: of LightGBM.
+        created_unix_s: the time to write into the bundle.
+        config: see there.
+    """
+    models: dict[Target, TargetModel] = {}
+    for samples in sets:
+        for target in samples.table.targets:
+            model = _train_target(samples, target, seed, config)
+            if model is not None:
+                models[target] = model
+    return Bundle(created_unix_s, models)
+
+
+def _train_target(samples: TrainingSet, target: Target, seed: int, config: TrainingConfig) -> TargetModel | None:
+    seen = held_out(samples, target, Split.TRAIN)
+    unseen = held_out(samples, target, Split.CALIBRATE)
+    if len(seen) < config.min_train or len(unseen) < config.min_calibrate:
+        return None
+    analytic_base = Group.ANALYTIC not in config.without
+    scale = _scale(seen, target, analytic_base)
+    residuals = np.log(seen.labels_of(target) / _bases(seen, target, scale, analytic_base))
+    weights = _weights(seen, config.half_life_seconds)
+    text = _fit(seen, residuals, weights, seed, config)
+    forest = parse_forest(text, seen.table.feature_names)
+    calibration = _calibration(unseen, target, forest, scale, analytic_base)
+    model = TargetModel(
+        target=target,
+        text=text,
+        forest=forest,
+        scale=scale,
+        analytic_base=analytic_base,
+        calibration=calibration,
+        trained_on=len(seen),
+        scores=Scores(0, np.nan, np.nan, np.nan),
+    )
+    return replace(model, scores=scores_of(Bundle(0.0, {target: model}), target, held_out(samples, target)))
+
+
+def _scale(samples: TrainingSet, target: Target, analytic_base: bool) -> float:
+    """Geometric mean of the labels that have no analytic estimate, or of all."""
+    labels = samples.labels_of(target)
+    alone = labels[np.isnan(analytic_estimates(samples, target))] if analytic_base else labels
+    return float(np.exp(np.mean(np.log(alone if len(alone) else labels))))
+
+
+def _bases(samples: TrainingSet, target: Target, scale: float, analytic_base: bool) -> FloatColumn:
+    if not analytic_base:
+        return np.full(len(samples), scale)
+    return np.nan_to_num(analytic_estimates(samples, target), nan=scale)
+
+
+def _weights(samples: TrainingSet, half_life_seconds: float | None) -> FloatColumn | None:
+    if half_life_seconds is None:
+        return None
+    age = samples.at_unix_s.max() - samples.at_unix_s
+    weights: FloatColumn = 0.5 ** (age / half_life_seconds)
+    return np.maximum(weights, 1e-3)
+
+
+def _fit(
+    samples: TrainingSet, residuals: FloatColumn, weights: FloatColumn | None, seed: int, config: TrainingConfig
+) -> str:
+    parameters: dict[str, Any] = {
+        "objective": "regression",
+        "num_leaves": config.leaves,
+        "max_depth": config.max_depth,
+        "learning_rate": config.learning_rate,
+        "min_data_in_leaf": int(np.clip(len(samples) // 50, 5, 20)),
+        "min_data_per_group": int(np.clip(len(samples) // 20, 5, 50)),
+        "cat_smooth": 1.0,
+        "cat_l2": 1.0,
+        "seed": seed,
+        "num_threads": 1,
+        "deterministic": True,
+        "force_row_wise": True,
+        "verbosity": -1,
+    }
+    table = samples.table
+    data = lightgbm.Dataset(
+        _visible(samples, config.without),
+        residuals,
+        weight=weights,
+        feature_name=list(table.feature_names),
+        categorical_feature=list(table.categorical),
+        free_raw_data=True,
+    )
+    booster = lightgbm.train(parameters, data, num_boost_round=config.trees)
+    text, end, _ = booster.model_to_string().partition("\nend of trees\n")
+    return str(text + end)
+
+
+def _visible(samples: TrainingSet, without: frozenset[Group]) -> Matrix:
+    if not without:
+        return samples.rows
+    rows = samples.rows.copy()
+    rows[:, [feature.group in without for feature in samples.table.features]] = np.nan
+    return rows
+
+
+def _calibration(
+    samples: TrainingSet, target: Target, forest: Forest, scale: float, analytic_base: bool
+) -> Calibration:
+    rows = np.ascontiguousarray(samples.rows)
+    logs = walk(rows, forest, np.array([0, forest.trees], dtype=np.int32))[0]
+    residuals = np.log(samples.labels_of(target) / _bases(samples, target, scale, analytic_base)) - logs
+    return calibrate(residuals, regimes_of(rows, samples.table))
