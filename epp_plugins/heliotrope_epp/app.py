@@ -33,6 +33,7 @@ from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.datalayer.world import resolve
 from heliotrope_epp.director.director import Director
 from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.ledger.runtime import Accounts
 from heliotrope_epp.outcomes.meter import NoMeter
 from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
@@ -176,6 +177,9 @@ class Picker:
         self._metrics_registry = CollectorRegistry()
         self._decisions = DecisionLog(settings.decision_log_size)
         self._sinks = Sinks()
+        self._accounts = Accounts(self._store, settings.ledger, clock, self._metrics_registry)
+        for sink in self._accounts.sinks:
+            self._sinks.add(sink)
         self._tracing = Tracing(settings.tracing, clock, self._metrics_registry) if settings.tracing.enabled else None
         if self._tracing is not None:
             self._sinks.add(self._tracing.energy)
@@ -207,9 +211,11 @@ class Picker:
         """Open the ports and begin to read engines; `stack` takes everything down again, in reverse order.
 
         Raises:
-            OSError: if a port cannot be bound.
+            OSError: if a port cannot be bound, or a folder cannot be written.
         """
         s = self._settings
+        self._accounts.start()
+        stack.push_async_callback(self._accounts.close)
         if self._tracing is not None:
             self._tracing.start()
             stack.push_async_callback(self._tracing.close)

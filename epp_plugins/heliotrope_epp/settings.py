@@ -5,6 +5,7 @@ from pathlib import Path
 
 from heliotrope_epp.datalayer.resources import PoolRef
 from heliotrope_epp.director.director import DirectorSettings
+from heliotrope_epp.ledger.settings import LedgerSettings
 from heliotrope_epp.tracing.settings import TracingSettings
 from heliotrope_epp.transport.interface import Limits, Tls
 
@@ -36,6 +37,8 @@ class EppSettings:
     director: DirectorSettings = field(default_factory=DirectorSettings)
     limits: Limits = field(default_factory=Limits)
     tracing: TracingSettings = field(default_factory=TracingSettings)
+    ledger: LedgerSettings | None = None
+    """None: energy is counted in metrics only."""
     decision_log_size: int = 1_000
     home_region: str | None = None
     """Where this picker runs; network times to other regions count from there."""

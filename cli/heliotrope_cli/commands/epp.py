@@ -39,6 +39,10 @@ def epp(
     otlp_endpoint: str | None = None,
     otlp_protocol: Literal["grpc", "http/protobuf", "console"] | None = None,
     trace_ratio: float | None = None,
+    ledger_dir: Path | None = None,
+    ledger_slot_seconds: int = 300,
+    ledger_max_bytes: int = 1024 * 1024 * 1024,
+    ledger_max_days: float = 400.0,
     drain_seconds: float = 5.0,
     grace_seconds: float = 25.0,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
@@ -72,6 +76,12 @@ def epp(
         otlp_endpoint: URL of the collector, instead of OTEL_EXPORTER_OTLP_ENDPOINT.
         otlp_protocol: How spans travel, instead of OTEL_EXPORTER_OTLP_PROTOCOL; grpc by default.
         trace_ratio: Share of requests to record where no parent decides, in [0, 1], instead of OTEL_TRACES_SAMPLER.
+        ledger_dir: Folder for the ledger of joules, which `heliotrope ledger` and `heliotrope settle` read; without it
+            energy is counted in metrics only.
+        ledger_slot_seconds: Length of the ledger's slots of time; shorter than the default for replays that play faster
+            than real time.
+        ledger_max_bytes: Size from which the ledger's oldest files are deleted.
+        ledger_max_days: Age from which they are deleted.
         drain_seconds: After SIGTERM, how long to keep serving while gateways look elsewhere.
         grace_seconds: How long requests in flight may then take to end.
         log_level: Least severe level to log.
@@ -82,6 +92,7 @@ def epp(
         from heliotrope_epp.app import Ports, run
         from heliotrope_epp.datalayer.resources import PoolRef
         from heliotrope_epp.director.director import DirectorSettings
+        from heliotrope_epp.ledger.settings import LedgerSettings
         from heliotrope_epp.settings import EppSettings, KubernetesSettings
         from heliotrope_epp.tracing.settings import Protocol, TracingFlags, tracing_settings
         from heliotrope_epp.transport.interface import SelfSigned, Tls, TlsFiles
@@ -91,6 +102,13 @@ def epp(
         raise InvalidInputError("--folder", "give --folder, or --pool-name for the Kubernetes API")
     if trace_ratio is not None and not 0.0 <= trace_ratio <= 1.0:
         raise InvalidInputError("--trace-ratio", "must be in [0, 1]")
+    for name, value in (
+        ("--ledger-slot-seconds", ledger_slot_seconds),
+        ("--ledger-max-bytes", ledger_max_bytes),
+        ("--ledger-max-days", ledger_max_days),
+    ):
+        if value <= 0:
+            raise InvalidInputError(name, "must be above 0")
     configure(log_level, as_json=log_format == "json", stream=sys.stderr)
     protocol = None if otlp_protocol is None else Protocol(otlp_protocol)
     flags = TracingFlags(tracing, otlp_endpoint, protocol, trace_ratio)
@@ -113,6 +131,11 @@ def epp(
         director=DirectorSettings(max_inflight=max_inflight, metrics_stale_after_s=metrics_staleness_threshold),
         tracing=traces,
         home_region=home_region,
+        ledger=None
+        if ledger_dir is None
+        else LedgerSettings(
+            ledger_dir, slot_seconds=ledger_slot_seconds, max_bytes=ledger_max_bytes, max_days=ledger_max_days
+        ),
         drain_seconds=drain_seconds,
         grace_seconds=grace_seconds,
     )

@@ -27,6 +27,8 @@ class Boundary(StrEnum):
     ACCELERATORS = "accelerators"
     """Of the accelerators alone: the host's share is unknown."""
     ACCELERATORS_AND_HOST = "accelerators+host"
+    HOST = "host"
+    """Of the host alone: its energy that no request carries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Where joules went: rows by time, place, request and line, on disk and as counters."""
