@@ -70,13 +70,19 @@ class TrainingSet:
 
     @classmethod
     def of(cls, table: Table, samples: Sequence[Sample]) -> "TrainingSet":
-        """Samples as columns, in their order."""
+        """Samples as columns, in their order. One row at a time, so that other threads are never held up for long."""
         n = len(samples)
-        rows = np.array([s.row for s in samples]).reshape(n, len(table.features))
-        labels = np.array([s.labels for s in samples]).reshape(n, len(table.targets))
+        rows, labels = np.empty((n, len(table.features))), np.empty((n, len(table.targets)))
+        for i, sample in enumerate(samples):
+            rows[i], labels[i] = sample.row, sample.labels
         at = np.array([s.at_unix_s for s in samples], dtype=np.float64)
         splits = np.array([split_of(s.key) for s in samples], dtype=np.uint8)
         return cls(table, rows, labels, at, splits)
+
+    @classmethod
+    def in_time(cls, table: Table, samples: Sequence[Sample]) -> "TrainingSet":
+        """Samples as columns, oldest first."""
+        return cls.of(table, sorted(samples, key=lambda sample: (sample.at_unix_s, sample.key)))
 
     def labels_of(self, target: Target) -> FloatColumn:
         """One target's labels."""

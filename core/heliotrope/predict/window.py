@@ -66,11 +66,13 @@ class StratifiedWindow:
         for sample in samples.samples():
             self.add(sample)
 
+    def samples(self) -> list[Sample]:
+        """All that is remembered, in no order: a copy, so that a thread can go on with it."""
+        return [sample for stratum in self._strata.values() for sample in stratum]
+
     def training_set(self) -> TrainingSet:
         """All that is remembered, oldest first."""
-        samples = [sample for stratum in self._strata.values() for sample in stratum]
-        samples.sort(key=lambda sample: (sample.at_unix_s, sample.key))
-        return TrainingSet.of(self.table, samples)
+        return TrainingSet.in_time(self.table, self.samples())
 
     def _evict(self, stratum: Stratum) -> None:
         samples = self._strata[stratum]
