@@ -47,8 +47,11 @@ class StratifiedWindow:
         """Samples by stratum."""
         return {stratum: len(samples) for stratum, samples in self._strata.items()}
 
-    def add(self, sample: Sample) -> None:
-        """Remember it; forgets the oldest of its stratum, or of the largest one, when there is no room."""
+    def add(self, sample: Sample) -> Stratum:
+        """Remember it; forgets the oldest of its stratum, or of the largest one, when there is no room.
+
+        Returns the stratum that it is in.
+        """
         if sample.table is not self.table:
             raise ValueError(f"a sample of {sample.table.name} does not go into a window of {self.table.name}")
         stratum = strata_of(sample.row[np.newaxis, :], self.table)[0]
@@ -60,6 +63,7 @@ class StratifiedWindow:
             self._evict(stratum)
         elif self._size > self._capacity:
             self._evict(max(self._strata, key=lambda each: len(self._strata[each])))
+        return stratum
 
     def add_all(self, samples: TrainingSet) -> None:
         """Remember every sample of a set, in its order."""
