@@ -33,7 +33,7 @@ class Calibration:
     """How many each regime had."""
 
 
-def calibrate(residuals: FloatColumn, regimes: NDArray[np.intp]) -> Calibration:
+def calibrate(residuals: FloatColumn, regimes: NDArray[np.int64]) -> Calibration:
     """From log(observed / predicted) of held-out samples; there must be at least one."""
     groups = [residuals[regimes == regime] for regime in Regime]
     used = [group if len(group) >= MIN_GROUP else residuals for group in groups]

@@ -14,12 +14,9 @@ from numpy.typing import NDArray
 from heliotrope.predict.bundle import EMPTY, Bundle, TargetModel
 from heliotrope.predict.features import CATEGORIES, FloatColumn, Matrix
 from heliotrope.predict.forest import joined
-from heliotrope.predict.regimes import regimes_of
+from heliotrope.predict.regimes import Regime, regimes_of
 from heliotrope.predict.targets import ANALYTIC_COLUMN, REQUESTS, STEPS, Table, Target
-from heliotrope.predict.walk import walk, warm_up
-
-MAX_LOG_RATIO = 20.0
-"""Trees that say more than e^20 times the base say nonsense; the bound keeps it finite."""
+from heliotrope.predict.walk import finish, walk, warm_up
 
 HardwareKey = int
 """What `hardware_keys` gives: equal for endpoints of equal accelerator, model, role and tensor parallelism."""
@@ -146,33 +143,29 @@ class _Answers:
     def __init__(self, bundle: Bundle, table: Table) -> None:
         self._table = table
         models = [bundle.models[target] for target in table.targets if target in bundle.models]
-        self._rows = np.array([table.targets.index(model.target) for model in models], dtype=np.intp)
+        self._places = np.array([table.targets.index(model.target) for model in models], dtype=np.int64)
         if models:
             self._forest, self._begins = joined([model.forest for model in models])
-        self._columns = np.array([ANALYTIC_COLUMN[model.target] for model in models], dtype=np.intp)
-        self._analytic = np.array([[model.analytic_base] for model in models], dtype=np.bool_)
-        self._scales = np.array([[model.scale] for model in models])
+        columns = [ANALYTIC_COLUMN[model.target] if model.analytic_base else -1 for model in models]
+        self._columns = np.array(columns, dtype=np.int64)
+        self._scales = np.array([model.scale for model in models], dtype=np.float64)
         self._shifts = _shifts(models)
 
     def predict(self, rows: Matrix) -> Predictions:
         targets = self._table.targets
         out = np.full((3, len(targets), len(rows)), np.nan)
-        if len(self._rows) and len(rows):
+        if len(self._places) and len(rows):
             rows = np.ascontiguousarray(rows, dtype=np.float64)
             logs = walk(rows, self._forest, self._begins)
-            np.clip(logs, -MAX_LOG_RATIO, MAX_LOG_RATIO, out=logs)
-            estimates = rows.T[self._columns]
-            bases = np.where((estimates > 0.0) & (estimates < np.inf) & self._analytic, estimates, self._scales)
-            shifts = self._shifts[:, :, regimes_of(rows, self._table)]
-            out[:2, self._rows] = bases * np.exp(logs + shifts[:2])
-            out[2, self._rows] = shifts[2]
+            regimes = regimes_of(rows, self._table)
+            finish(rows, logs, regimes, self._places, self._columns, self._scales, self._shifts, out)
         return Predictions(targets, *out)
 
 
 def _shifts(models: list[TargetModel]) -> NDArray[np.float64]:
     """(mean | q90 | spread, models, regimes)."""
     tables = [[model.calibration.mean, model.calibration.q90, model.calibration.spread] for model in models]
-    return np.ascontiguousarray(np.array(tables, dtype=np.float64).reshape(len(models), 3, -1).swapaxes(0, 1))
+    return np.ascontiguousarray(np.array(tables, dtype=np.float64).reshape(len(models), 3, len(Regime)).swapaxes(0, 1))
 
 
 def hardware_keys(rows: Matrix, table: Table = REQUESTS) -> NDArray[np.int64]:

@@ -39,10 +39,10 @@ def load_of(rows: Matrix) -> FloatColumn:
     return load
 
 
-def regimes_of(rows: Matrix, table: Table = REQUESTS) -> NDArray[np.intp]:
+def regimes_of(rows: Matrix, table: Table = REQUESTS) -> NDArray[np.int64]:
     """The `Regime` of each row. Steps have one: their energy does not queue."""
     if table is not REQUESTS:
-        return np.full(len(rows), int(Regime.BELOW), dtype=np.intp)
+        return np.full(len(rows), int(Regime.BELOW), dtype=np.int64)
     load = load_of(rows)
-    regimes: NDArray[np.intp] = (~np.isnan(load)).astype(np.intp) + (load >= AROUND_FROM) + (load > ABOVE_FROM)
+    regimes: NDArray[np.int64] = (~np.isnan(load)).astype(np.int64) + (load >= AROUND_FROM) + (load > ABOVE_FROM)
     return regimes

@@ -147,6 +147,6 @@ def _calibration(
     samples: TrainingSet, target: Target, forest: Forest, scale: float, analytic_base: bool
 ) -> Calibration:
     rows = np.ascontiguousarray(samples.rows)
-    logs = walk(rows, forest, np.array([0, forest.trees], dtype=np.int32))[0]
+    logs = walk(rows, forest, np.array([0, forest.trees], dtype=np.int32))[0, : len(rows)]
     residuals = np.log(samples.labels_of(target) / _bases(samples, target, scale, analytic_base)) - logs
     return calibrate(residuals, regimes_of(rows, samples.table))

@@ -20,14 +20,21 @@ ROWS_AT_ONCE = 4
 """Walked side by side: one walk waits for memory at every step, four of them wait together."""
 _CATEGORY = int(Derived.CATEGORY)
 
-_SIGNATURE = (
+MAX_LOG_RATIO = 20.0
+"""Trees that say more than e^20 times the base say nonsense; the bound keeps it finite."""
+
+_WALK = (
     "void(float64[:, ::1], int32[::1], uint32[::1], int32[::1], uint32[::1], float64[::1], uint8[::1], uint32[::1],"
     " float64[::1], int32[::1], uint8[::1], int32[::1], int32[::1], uint32[::1], float64[:, ::1], float64[:, ::1])"
+)
+_FINISH = (
+    "void(float64[:, ::1], float64[:, ::1], int64[::1], int64[::1], int64[::1], float64[::1], float64[:, :, ::1],"
+    " float64[:, :, ::1])"
 )
 
 
 def warm_up() -> None:
-    """Compile now (about two seconds without a cache) instead of at the first call of `walk`."""
+    """Compile now (about three seconds without a cache) instead of at the first call."""
     _compiled()
 
 
@@ -40,13 +47,12 @@ def walk(rows: Matrix, forest: Forest, begins: NDArray[np.int32]) -> NDArray[np.
         begins: index of each target's first tree, and the number of trees behind the last.
 
     Returns:
-        (targets, n), exactly what LightGBM's raw prediction is.
+        (targets, n rounded up to a multiple of `ROWS_AT_ONCE`), exactly LightGBM's raw predictions in the first n.
     """
-    count = len(rows)
-    padded = -(-count // ROWS_AT_ONCE) * ROWS_AT_ONCE
+    padded = -(-len(rows) // ROWS_AT_ONCE) * ROWS_AT_ONCE
     wide = np.empty((padded, forest.width + len(forest.source)))
     sums = np.empty((len(begins) - 1, padded))
-    _compiled()(
+    _compiled()[0](
         rows,
         begins,
         forest.roots,
@@ -64,18 +70,61 @@ def walk(rows: Matrix, forest: Forest, begins: NDArray[np.int32]) -> NDArray[np.
         wide,
         sums,
     )
-    return sums[:, :count]
+    return sums
+
+
+def finish(
+    rows: Matrix,
+    logs: NDArray[np.float64],
+    regimes: NDArray[np.int64],
+    places: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    scales: NDArray[np.float64],
+    shifts: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Means, quantiles and spreads from what the trees say.
+
+    Args:
+        rows: as `walk` takes them.
+        logs: as `walk` returns them, one line per model.
+        regimes: of each row.
+        places: of each model, its line in `out`.
+        columns: of each model, the column of its analytic base; -1: it has none.
+        scales: of each model, its base where the analytic one is unknown.
+        shifts: (mean | q90 | spread, models, regimes).
+        out: (mean | q90 | spread, targets, n), written to.
+    """
+    _compiled()[1](rows, logs, regimes, places, columns, scales, shifts, out)
 
 
 @cache
-def _compiled() -> Callable[..., None]:
+def _compiled() -> tuple[Callable[..., None], Callable[..., None]]:
+    return _compile(_WALK, _walk), _compile(_FINISH, _finish)
+
+
+def _compile(signature: str, function: Callable[..., None]) -> Callable[..., None]:
     import numba
 
     try:
-        compiled = numba.njit(_SIGNATURE, cache=True)(_walk)
+        compiled = numba.njit(signature, cache=True)(function)
     except (RuntimeError, OSError):  # no folder for the cache, or one that cannot be written
-        compiled = numba.njit(_SIGNATURE)(_walk)
+        compiled = numba.njit(signature)(function)
     return compiled  # type: ignore[no-any-return]
+
+
+def _finish(rows: Any, logs: Any, regimes: Any, places: Any, columns: Any, scales: Any, shifts: Any, out: Any) -> None:
+    for model in range(len(places)):
+        place, column = places[model], columns[model]
+        for i in range(rows.shape[0]):
+            base = rows[i, column] if column >= 0 else np.nan
+            if not 0.0 < base < np.inf:
+                base = scales[model]
+            log = min(max(logs[model, i], -MAX_LOG_RATIO), MAX_LOG_RATIO)
+            regime = regimes[i]
+            out[0, place, i] = base * np.exp(log + shifts[0, model, regime])
+            out[1, place, i] = base * np.exp(log + shifts[1, model, regime])
+            out[2, place, i] = shifts[2, model, regime]
 
 
 def _walk(
