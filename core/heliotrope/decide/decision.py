@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -18,6 +18,9 @@ from heliotrope.decide.feasible import INFEASIBLE, Feasibility, Loss, feasibilit
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.policy import DecisionPolicy, Term
 from heliotrope.decide.request import RequestProfile
+
+if TYPE_CHECKING:
+    from heliotrope.predict.models import LearnedModels
 
 
 class Outcome(StrEnum):
@@ -77,6 +80,7 @@ def decide(
     now_unix_s: float,
     *,
     assignment: Assignment = UNASSIGNED,
+    models: "LearnedModels | None" = None,
 ) -> Decision:
     """Estimate, keep what is feasible, choose, and say why.
 
@@ -84,7 +88,7 @@ def decide(
     best-effort. Candidates of unknown latency come after the known ones. Region, quality and capacity stay hard.
     A held-out request keeps to the same constraints; among what they leave it goes where the scorers send it.
     """
-    estimates = estimate(request, candidates, policy, now_unix_s)
+    estimates = estimate(request, candidates, policy, now_unix_s, models)
     return _decided(request, candidates, policy, now_unix_s, estimates, assignment)
 
 

@@ -18,17 +18,25 @@ cost are computed from. `incremental_joules` is what the fleet would draw more r
 are awake anyway; it orders plans that are equally clean.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from heliotrope.carbon.footprint import embodied_grams, hardware_cost, water_liters
-from heliotrope.decide.candidates import Candidates, FloatColumn, FloatMatrix
+from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn, FloatMatrix
+from heliotrope.decide.columns import Columns
+from heliotrope.decide.learned import apply_models
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.rows import decision_rows
 from heliotrope.engine.model import EngineModel
+from heliotrope.predict.targets import Target
 from heliotrope.units import grams_co2e
+
+if TYPE_CHECKING:
+    from heliotrope.predict.models import LearnedModels
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +70,17 @@ class Estimates:
     """False where the request can never fit into the endpoint's KV cache."""
     features: FloatMatrix
     """What learned models see of each candidate, shape (n, F); `heliotrope.predict.features`."""
+    learned: Mapping[Target, BoolColumn]
+    """For which candidates a learned model gave the estimate."""
 
 
-def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPolicy, now_unix_s: float) -> Estimates:
+def estimate(
+    request: RequestProfile,
+    candidates: Candidates,
+    policy: DecisionPolicy,
+    now_unix_s: float,
+    models: "LearnedModels | None" = None,
+) -> Estimates:
     """Estimate every candidate; columns in the order of `candidates`.
 
     Args:
@@ -72,9 +88,10 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
         candidates: endpoint states, projected to now.
         policy: says which emissions count.
         now_unix_s: the time of the decision, for carbon forecasts.
+        models: learned models; where one answers, it takes the analytic model's place.
     """
     n = len(candidates)
-    columns = _Columns.unknown(n)
+    columns = Columns.unknown(n)
     pool_concurrency = float(np.nansum(candidates.running) + np.nansum(candidates.waiting))
     for engine in {id(e): e for e in candidates.engines if e is not None}.values():
         rows = np.fromiter((i for i, e in enumerate(candidates.engines) if e is engine), dtype=np.intp)
@@ -89,6 +106,7 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
         attributed_joules=columns.attributed,
         prefill_joules=columns.prefill_joules,
     )
+    learned = apply_models(models, features, columns, candidates)
     service = columns.ttft + request.expected_output_tokens * columns.tpot
     pue, wue, intensity = _region_columns(candidates, service, now_unix_s)
     grams = grams_co2e(columns.energy, pue, intensity)
@@ -113,34 +131,12 @@ def estimate(request: RequestProfile, candidates: Candidates, policy: DecisionPo
         cost=hardware_cost(candidates.price_per_hour, reserved),
         kv_fits=columns.kv_fits,
         features=features,
+        learned=learned,
     )
 
 
-@dataclass(slots=True)
-class _Columns:
-    """Work space of one call of `estimate`; does not leave it."""
-
-    ttft: FloatColumn
-    tpot: FloatColumn
-    queue_ttft: FloatColumn
-    ttft_error: FloatColumn
-    tpot_error: FloatColumn
-    energy: FloatColumn
-    energy_error: FloatColumn
-    incremental: FloatColumn
-    attributed: FloatColumn
-    prefill_joules: FloatColumn
-    batch: FloatColumn
-    kv_fits: np.ndarray[tuple[int], np.dtype[np.bool_]]
-
-    @classmethod
-    def unknown(cls, n: int) -> "_Columns":
-        a, b, c, d, e, f, g, h, i, j, k = np.full((11, n), np.nan)
-        return cls(a, b, c, d, e, f, g, h, i, j, k, np.ones(n, dtype=np.bool_))
-
-
 def _fill(
-    columns: _Columns,
+    columns: Columns,
     rows: np.ndarray[tuple[int], np.dtype[np.intp]],
     engine: EngineModel,
     request: RequestProfile,

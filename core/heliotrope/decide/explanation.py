@@ -11,6 +11,7 @@ import numpy as np
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import RegionView
 from heliotrope.decide.feasible import INFEASIBLE, tpot_slo_seconds, ttft_slo_seconds
+from heliotrope.predict.targets import Target
 
 if TYPE_CHECKING:
     from heliotrope.decide.decision import Decision
@@ -89,6 +90,7 @@ def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
         "ttft_relative_error": _plain(e.ttft_relative_error[i]),
         "tpot_seconds": _plain(e.tpot_seconds[i]),
         "tpot_relative_error": _plain(e.tpot_relative_error[i]),
+        "sources": {name: _source(decision, target, column, i) for name, target, column in _SOURCES},
         "queue_ttft_seconds": _plain(e.queue_ttft_seconds[i]),
         "service_seconds": _plain(e.service_seconds[i]),
         "energy_joules": _plain(e.energy_joules[i]),
@@ -105,6 +107,21 @@ def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
         "running": _plain(c.running[i]),
         "waiting": _plain(c.waiting[i]),
     }
+
+
+_SOURCES = (
+    ("ttft", Target.TTFT, "ttft_seconds"),
+    ("tpot", Target.TPOT, "tpot_seconds"),
+    ("energy", Target.REQUEST_ENERGY, "energy_joules"),
+)
+
+
+def _source(decision: "Decision", target: Target, column: str, i: int) -> str:
+    """Which model an estimate is from."""
+    learned = decision.estimates.learned.get(target)
+    if learned is not None and learned[i]:
+        return "learned"
+    return "analytic" if np.isfinite(getattr(decision.estimates, column)[i]) else "unknown"
 
 
 def _region(view: RegionView, now_unix_s: float) -> dict[str, Any]:

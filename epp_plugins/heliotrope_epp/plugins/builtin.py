@@ -126,7 +126,7 @@ def _pickers(registry: PluginRegistry) -> None:
         CARBON_PICKER,
         kind,
         PickerParameters,
-        lambda parameters, context: CarbonPicker(parameters, context.carbon, context.random),
+        lambda parameters, context: CarbonPicker(parameters, context.carbon, context.random, context.models),
         beta,
         requires=(APPROX_PREFIX_CACHE_PRODUCER,),
     )

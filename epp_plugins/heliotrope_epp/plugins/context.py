@@ -1,6 +1,6 @@
 """What a plugin is given when it is built: clocks, randomness, settings and what it may ask at run time."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -8,6 +8,7 @@ from typing import Protocol
 from heliotrope.decide.candidates import RegionView
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.errors import InvalidInputError
+from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.plugins.interface import Producer
 
@@ -41,6 +42,8 @@ class PluginContext:
     """Given to every plugin factory. `producers` is filled before the plugins that may need them are built."""
 
     carbon: CarbonContext = field(default_factory=NoCarbon)
+    models: Callable[[], LearnedModels | None] = field(default=lambda: None)
+    """The learned models of the moment; None: there are none."""
     clock: Clock = field(default_factory=Clock)
     random: Random = field(default_factory=Random)
     """Seed it to make draws reproducible."""

@@ -5,7 +5,7 @@ the configuration. It turns the filtered options into columns and hands them to 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 import numpy as np
@@ -16,6 +16,7 @@ from heliotrope.decide.feasible import Loss
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.request import RequestProfile
 from heliotrope.predict.features import hardware_matrix
+from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.plugins.context import CarbonContext
 from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
@@ -31,10 +32,18 @@ NAN = float("nan")
 class CarbonPicker:
     """Decides by the attached policy; without one, or under `Advise`, by score as `max-score-picker` does."""
 
-    def __init__(self, parameters: PickerParameters, context: CarbonContext, random: Random) -> None:
+    def __init__(
+        self,
+        parameters: PickerParameters,
+        context: CarbonContext,
+        random: Random,
+        models: Callable[[], LearnedModels | None] = lambda: None,
+    ) -> None:
+        """`models` gives the learned models of the moment."""
         self._count = parameters.max_num_of_endpoints
         self._context = context
         self._random = random
+        self._models = models
 
     def evaluate(
         self,
@@ -49,7 +58,9 @@ class CarbonPicker:
         if policy is None:
             return None
         candidates = candidates_of(options, scores, self._context.regions())
-        return decide(request_profile(request), candidates, policy, now_unix_s, assignment=assignment)
+        return decide(
+            request_profile(request), candidates, policy, now_unix_s, assignment=assignment, models=self._models()
+        )
 
     def pick(
         self,

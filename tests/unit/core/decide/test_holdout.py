@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.core.decide.test_decision import NOW, POLICY, REQUEST, THREE, pool
+from tests.unit.core.decide.pools import NOW, POLICY, REQUEST, THREE, pool
 
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide.decision import Outcome, decide
@@ -153,7 +153,7 @@ def test_a_held_out_request_goes_where_the_scores_send_it() -> None:
 
 @given(permutation=st.permutations([20.0, 150.0, 300.0]), scores=st.lists(st.floats(0, 9), min_size=3, max_size=3))
 def test_no_intensity_moves_a_held_out_request(permutation: list[float], scores: list[float]) -> None:
-    from tests.unit.core.decide.test_decision import region
+    from tests.unit.core.decide.pools import region
 
     views = {name: region(name, value) for name, value in zip("abc", permutation, strict=True)}
     one = decide(REQUEST, pool("abc", THREE, base_score=scores), POLICY, NOW, assignment=BLIND)

@@ -1,0 +1,31 @@
+"""The work space of one call of `estimate`: columns that its steps fill in. It does not leave that call."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from heliotrope.decide.candidates import BoolColumn, FloatColumn
+
+
+@dataclass(slots=True)
+class Columns:
+    """One value per candidate, NaN until somebody knows it; names as in `Estimates`."""
+
+    ttft: FloatColumn
+    tpot: FloatColumn
+    queue_ttft: FloatColumn
+    ttft_error: FloatColumn
+    tpot_error: FloatColumn
+    energy: FloatColumn
+    energy_error: FloatColumn
+    incremental: FloatColumn
+    attributed: FloatColumn
+    prefill_joules: FloatColumn
+    batch: FloatColumn
+    kv_fits: BoolColumn
+
+    @classmethod
+    def unknown(cls, n: int) -> "Columns":
+        """Nothing is known of n candidates."""
+        a, b, c, d, e, f, g, h, i, j, k = np.full((11, n), np.nan)
+        return cls(a, b, c, d, e, f, g, h, i, j, k, np.ones(n, dtype=np.bool_))

@@ -1,0 +1,102 @@
+"""Learned estimates in place of analytic ones, wherever a promoted model answers.
+
+Models answer for a request at an endpoint as it is now. The energy that carbon and cost are computed from is shared at
+another batch: the one that the endpoint reaches when the pool's load is consolidated on it, for the reason that
+`heliotrope.decide.estimate` gives. So the model of energy is asked twice: about the endpoint as it is, and as it will
+be at that batch.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
+from heliotrope.decide.columns import Columns
+from heliotrope.predict.features import Matrix, column_of
+from heliotrope.predict.targets import Target
+
+if TYPE_CHECKING:  # its compiled walk takes a second to import, which whoever has no models need not wait for
+    from heliotrope.predict.models import LearnedModels
+
+_RUNNING = column_of("running")
+_BATCH = column_of("batch")
+_KV_TOKENS = column_of("kv_tokens")
+_KV_USE = column_of("kv_use")
+_KV_CAPACITY = column_of("kv_capacity_tokens")
+_ANALYTIC_JOULES = column_of("analytic_request_joules")
+_NOT_WAITING = [
+    column_of(name) for name in ("waiting", "waiting_tokens", "oldest_waiting_seconds", "prefill_tokens_in_flight")
+]
+
+
+def apply_models(
+    models: "LearnedModels | None", features: Matrix, columns: Columns, candidates: Candidates
+) -> Mapping[Target, BoolColumn]:
+    """Overwrite the estimates of `columns` with those of the models; None: everything stays analytic.
+
+    Returns:
+        For each learned target, the candidates that it was answered for; the others keep their analytic estimate.
+    """
+    if models is None or not models.targets or not len(features):
+        return {}
+    n, rows = len(features), features
+    energy = Target.REQUEST_ENERGY in models.targets
+    if energy:
+        met = np.maximum(candidates.running + candidates.waiting + 1.0, 1.0)
+        np.copyto(columns.batch, met, where=np.isnan(columns.batch))
+        rows = np.concatenate((features, _consolidated(features, columns)))
+    answers = models.predict(rows)
+    learned: dict[Target, BoolColumn] = {}
+    for target in models.targets:
+        if target not in answers.targets:
+            continue
+        mean, error = answers.mean_of(target), answers.relative_error_of(target)
+        known: BoolColumn = np.isfinite(mean[:n])
+        learned[target] = known
+        if target is Target.TTFT:
+            _latency(columns.ttft, columns.ttft_error, mean, error, known)
+        elif target is Target.TPOT:
+            _latency(columns.tpot, columns.tpot_error, mean, error, known)
+        elif target is Target.REQUEST_ENERGY:
+            _energy(columns, mean, error, known)
+    if Target.TTFT in learned:
+        # Without a step model nobody knows the step that those who wait will share with this request: it is theirs.
+        behind = np.where(candidates.waiting > 0.0, candidates.oldest_waiting_seconds + columns.ttft, 0.0)
+        np.copyto(columns.queue_ttft, behind, where=learned[Target.TTFT] & np.isnan(columns.queue_ttft))
+    return learned
+
+
+def _latency(
+    seconds: FloatColumn, relative_error: FloatColumn, mean: FloatColumn, error: FloatColumn, known: BoolColumn
+) -> None:
+    np.copyto(seconds, mean[: len(known)], where=known)
+    np.copyto(relative_error, error[: len(known)], where=known)
+
+
+def _energy(columns: Columns, mean: FloatColumn, error: FloatColumn, known: BoolColumn) -> None:
+    n = len(known)
+    attributed, shared = mean[:n], mean[n:]
+    # What the fleet draws more has no label; it is off by as much as the share that has one.
+    correction = np.where(columns.attributed > 0.0, attributed / columns.attributed, np.nan)
+    incremental = np.where(np.isnan(columns.incremental), attributed, columns.incremental * correction)
+    np.copyto(columns.incremental, incremental, where=known)
+    np.copyto(columns.attributed, attributed, where=known)
+    np.copyto(columns.energy, shared, where=known)
+    np.copyto(columns.energy_error, error[:n], where=known)
+
+
+def _consolidated(features: Matrix, columns: Columns) -> Matrix:
+    """The same rows with each endpoint at the batch at which energy is shared, and nobody waiting."""
+    rows = features.copy()
+    view = rows.T
+    view[_RUNNING] = columns.batch - 1.0
+    view[_BATCH] = columns.batch
+    # Each sequence holds as much as those there hold on average; where none runs, what this one brings.
+    per_sequence = np.where(features.T[_RUNNING] > 0.0, features.T[_KV_TOKENS] / features.T[_RUNNING], features.T[0])
+    view[_KV_TOKENS] = per_sequence * (columns.batch - 1.0)
+    np.divide(view[_KV_TOKENS], view[_KV_CAPACITY], out=view[_KV_USE])
+    view[_ANALYTIC_JOULES] = columns.energy
+    for column in _NOT_WAITING:
+        view[column] = np.where(np.isnan(view[column]), np.nan, 0.0)
+    return rows
