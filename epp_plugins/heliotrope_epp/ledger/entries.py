@@ -121,6 +121,12 @@ def _counts(request: FinishedRequest) -> Amounts:
         prompt_tokens=request.prompt_tokens or 0,
         cached_tokens=request.cached_tokens or 0,
         output_tokens=request.output_tokens or 0,
+        ttft_seconds=request.ttft_seconds or 0.0,
+        ttft_requests=int(request.ttft_seconds is not None),
+        tpot_seconds=request.tpot_seconds or 0.0,
+        tpot_requests=int(request.tpot_seconds is not None),
+        slo_requests=int(request.broke_slo is not None),
+        slo_violations=int(request.broke_slo is True),
     )
 
 

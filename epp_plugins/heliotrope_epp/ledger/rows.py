@@ -98,6 +98,14 @@ class Amounts:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+    ttft_seconds: float = 0.0
+    ttft_requests: int = 0
+    """Requests of which TTFT is known, whose sum stands above; so for TPOT."""
+    tpot_seconds: float = 0.0
+    tpot_requests: int = 0
+    slo_requests: int = 0
+    """Requests of which it is known whether their promise was kept."""
+    slo_violations: int = 0
     grams_co2e: float = 0.0
     signal_age_seconds: float = 0.0
     """The oldest."""
@@ -115,6 +123,12 @@ class Amounts:
         self.prompt_tokens += other.prompt_tokens
         self.cached_tokens += other.cached_tokens
         self.output_tokens += other.output_tokens
+        self.ttft_seconds += other.ttft_seconds
+        self.ttft_requests += other.ttft_requests
+        self.tpot_seconds += other.tpot_seconds
+        self.tpot_requests += other.tpot_requests
+        self.slo_requests += other.slo_requests
+        self.slo_violations += other.slo_violations
         self.grams_co2e += other.grams_co2e
         self.signal_age_seconds = max(self.signal_age_seconds, other.signal_age_seconds)
 
@@ -158,6 +172,12 @@ def row(key: Key, amounts: Amounts, slot_seconds: int) -> dict[str, Any]:
             "prompt_tokens": amounts.prompt_tokens,
             "cached_tokens": amounts.cached_tokens,
             "output_tokens": amounts.output_tokens,
+            "ttft_seconds": amounts.ttft_seconds,
+            "ttft_requests": amounts.ttft_requests,
+            "tpot_seconds": amounts.tpot_seconds,
+            "tpot_requests": amounts.tpot_requests,
+            "slo_requests": amounts.slo_requests,
+            "slo_violations": amounts.slo_violations,
         }
     if energy:
         stored["millijoules"] = amounts.millijoules
