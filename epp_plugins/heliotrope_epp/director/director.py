@@ -142,6 +142,7 @@ class Director:
             prompt_tokens=float(llm_request.prompt_tokens),
             uncached_tokens=max(llm_request.prompt_tokens - chosen.cached_tokens, 1.0),
             first_token_due_s=started_s + first_token_s,
+            expected_output_tokens=llm_request.expected_output_tokens,
         )
         ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace)
         trace.routed(chosen, ctx.arm)

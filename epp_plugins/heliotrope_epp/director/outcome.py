@@ -23,6 +23,7 @@ def routed_context(
 ) -> RoutedContext:
     """What to remember of a request that goes to `chosen`."""
     decision, traits = result.decision, chosen.state.traits
+    row = None if decision is None else _row(decision, chosen.key)
     return RoutedContext(
         state=chosen.state,
         dispatch=dispatch,
@@ -33,7 +34,8 @@ def routed_context(
         policy=None if decision is None else decision.policy.name,
         arm=result.assignment.arm.value,
         request_class=result.assignment.request_class,
-        expected=None if decision is None else _expected(decision, chosen.key),
+        expected=None if decision is None or row is None else _expected(decision, row),
+        features=None if decision is None or row is None else decision.estimates.features[row].copy(),
         ttft_slo_seconds=None if decision is None else ttft_slo_seconds(decision.request, decision.policy),
         tpot_slo_seconds=None if decision is None else tpot_slo_seconds(decision.request, decision.policy),
         trace=trace,
@@ -92,11 +94,14 @@ def finished_request(
     )
 
 
-def _expected(decision: Decision, endpoint: str) -> Expected | None:
-    """The decision's numbers for an endpoint; None if it was no candidate of it."""
-    if endpoint not in decision.candidates.endpoints:
-        return None
-    row, e = decision.candidates.endpoints.index(endpoint), decision.estimates
+def _row(decision: Decision, endpoint: str) -> int | None:
+    """The position of an endpoint among a decision's candidates; None if it was none of them."""
+    endpoints = decision.candidates.endpoints
+    return endpoints.index(endpoint) if endpoint in endpoints else None
+
+
+def _expected(decision: Decision, row: int) -> Expected:
+    e = decision.estimates
     return Expected(
         ttft_seconds=float(e.ttft_seconds[row]),
         tpot_seconds=float(e.tpot_seconds[row]),

@@ -12,6 +12,7 @@ from heliotrope.carbon.signal import CarbonSignal, EmissionFactor, Reading, Sign
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.engine import profiles
 from heliotrope.predict.output_length import OutputLengths
+from heliotrope.predict.features import column_of
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
@@ -289,6 +290,9 @@ def test_what_was_expected_and_what_came_of_it_are_told_together() -> None:
     assert told.dispatched_unix_s == 1_000_100.0
     assert told.expected is not None
     assert told.expected.energy_joules > 0.0
+    assert told.features is not None
+    assert told.features[column_of("prompt_tokens")] == told.believed_prompt_tokens
+    assert told.features[column_of("analytic_request_joules")] == told.expected.energy_joules
     assert told.expected.intensity_g_per_kwh == 20.0
 
 
