@@ -134,12 +134,29 @@ def _resampled_totals(values: FloatMatrix, length: int, blocks: int, resamples: 
     whole, cut = _circular_sums(values, length), _circular_sums(values, last)
     rng = np.random.default_rng(seed)
     totals = np.empty((resamples, values.shape[1]))
-    step = max(1, _DRAWS_AT_ONCE // blocks)
+    step = max(1, _DRAWS_AT_ONCE // max(rows, blocks))
     for start in range(0, resamples, step):
         rows_here = slice(start, min(start + step, resamples))
         starts = rng.integers(0, rows, size=(rows_here.stop - rows_here.start, blocks))
-        totals[rows_here] = whole[starts[:, :-1]].sum(axis=1) + cut[starts[:, -1]]
+        totals[rows_here] = _sums(starts[:, :-1], whole) + cut[starts[:, -1]]
     return totals
+
+
+def _sums(starts: NDArray[np.int64], whole: FloatMatrix) -> FloatMatrix:
+    """(samples, columns): the sums of the blocks that begin at the starts, the cheaper of two ways."""
+    blocks = starts.shape[1]
+    rows, columns = whole.shape
+    if blocks * columns <= rows:
+        gathered: FloatMatrix = whole[starts].sum(axis=1)
+        return gathered
+    return _times_drawn(starts, rows) @ whole
+
+
+def _times_drawn(starts: NDArray[np.int64], rows: int) -> FloatMatrix:
+    """(samples, rows): how often each row begins a block of each sample."""
+    samples = len(starts)
+    flat = starts + rows * np.arange(samples)[:, None]
+    return np.bincount(flat.ravel(), minlength=samples * rows).reshape(samples, rows).astype(np.float64)
 
 
 def _circular_sums(values: FloatMatrix, length: int) -> FloatMatrix:
