@@ -1,5 +1,6 @@
 """What the ledger is told, with everything that a test does not care about filled in."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,8 @@ def world(embodied: Embodied | None = None, **spec: Any) -> World:
     )
 
 
-def clock(now_unix_s: float = NOW + 2.0) -> Clock:
-    return Clock(unix=lambda: now_unix_s)
+def clock(now_unix_s: float = NOW + 2.0, **clocks: Callable[[], float]) -> Clock:
+    return Clock(**{"unix": lambda: now_unix_s, **clocks})
 
 
 def settings(folder: Path, **changes: Any) -> LedgerSettings:
