@@ -210,30 +210,29 @@ class Tracer:
     def begin(self, request: Request) -> RequestTrace:
         """Read the context that came with the request, decide, and say what the engine is to see.
 
-        A malformed context counts as none. The engine gets the trace's decision, so that it neither begins traces of
-        its own nor records what nobody else does. Baggage ends here: what clients put into it is not for engines'
-        spans.
+        The client's context comes before the one of the gateway's own call; a malformed one counts as none. The engine
+        gets the trace's decision, so that it neither begins traces of its own nor records what nobody else does.
+        Baggage ends here: what clients put into it is not for engines' spans.
         """
+        parent, state = w3c.incoming(request.header)
+        of_client = parent is not None
+        if not of_client:
+            parent, state = w3c.incoming(request.call_header)
         remove = () if request.header(w3c.BAGGAGE) is None else (w3c.BAGGAGE,)
-        text = request.header(w3c.TRACEPARENT)
-        parent = None if text is None else w3c.parse_traceparent(text)
-        state = request.header(w3c.TRACESTATE)
-        if state is not None and (parent is None or w3c.tracestate_members(state) is None):
-            state, remove = None, (*remove, w3c.TRACESTATE)
+        if not state and request.header(w3c.TRACESTATE) is not None:
+            remove = (*remove, w3c.TRACESTATE)
         trace_id = self._random.getrandbits(128) or 1 if parent is None else parent.trace_id
         if self._sampler.samples(trace_id, None if parent is None else parent.sampled):
-            return self._recorded(request, trace_id, parent, state or "", remove)
-        if parent is not None and not parent.sampled:
+            return self._recorded(request, trace_id, parent, state, remove)
+        if of_client and parent is not None and not parent.sampled:
             return RequestTrace((), remove) if remove else UNTRACED
         span_id = self._random.getrandbits(64) or 1 if parent is None else parent.span_id
-        flags = 0 if parent is None else parent.flags & w3c.RANDOM
-        return RequestTrace(((w3c.TRACEPARENT, w3c.format_traceparent(trace_id, span_id, flags)),), remove)
+        return RequestTrace(_outgoing(trace_id, span_id, parent, 0, state), remove)
 
     def _recorded(
         self, request: Request, trace_id: int, parent: w3c.Parent | None, state: str, remove: Sequence[str]
     ) -> RecordedTrace:
         context = TraceContext(trace_id, self._random.getrandbits(64) or 1, state)
-        flags = w3c.SAMPLED if parent is None else parent.flags & w3c.RANDOM | w3c.SAMPLED
         return RecordedTrace(
             self._queue,
             self._clock,
@@ -246,6 +245,13 @@ class Tracer:
                 authority=request.header(":authority"),
                 received_s=request.received_s,
             ),
-            ((w3c.TRACEPARENT, w3c.format_traceparent(context.trace_id, context.span_id, flags)),),
+            _outgoing(trace_id, context.span_id, parent, w3c.SAMPLED, state),
             remove,
         )
+
+
+def _outgoing(trace_id: int, span_id: int, parent: w3c.Parent | None, sampled: int, state: str) -> Headers:
+    """The headers to set; the state is set as well, as the client's own may be another one."""
+    flags = sampled if parent is None else parent.flags & w3c.RANDOM | sampled
+    headers = ((w3c.TRACEPARENT, w3c.format_traceparent(trace_id, span_id, flags)),)
+    return (*headers, (w3c.TRACESTATE, state)) if state else headers

@@ -1,6 +1,7 @@
 """W3C Trace Context: reading `traceparent` and `tracestate` that anybody may have written, and writing ours."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 TRACEPARENT = "traceparent"
@@ -34,6 +35,16 @@ class Parent:
     def sampled(self) -> bool:
         """Whether its owner records it."""
         return bool(self.flags & SAMPLED)
+
+
+def incoming(header: Callable[[str], str | None]) -> tuple[Parent | None, str]:
+    """The parent that these headers name, with its state; a malformed or oversized part of it counts as absent."""
+    text = header(TRACEPARENT)
+    parent = None if text is None else parse_traceparent(text)
+    state = None if parent is None else header(TRACESTATE)
+    if state is None or tracestate_members(state) is None:
+        return parent, ""
+    return parent, state
 
 
 def parse_traceparent(text: str) -> Parent | None:

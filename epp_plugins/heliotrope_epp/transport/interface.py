@@ -86,6 +86,13 @@ class Request(Protocol):
         """The value of a header, several joined by a comma; None if absent or one of `ROUTING_HEADERS`."""
         ...
 
+    def call_header(self, name: str) -> str | None:
+        """A header of the gateway's own call to this server (gRPC metadata), not of the request; None if absent.
+
+        A gateway that traces names its span here, while the request still carries what the client sent.
+        """
+        ...
+
     def headers(self) -> dict[str, str]:
         """Every header but `ROUTING_HEADERS`, pseudo-headers included; `x-request-id` is always there."""
         ...

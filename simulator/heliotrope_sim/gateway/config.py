@@ -12,6 +12,8 @@ SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 LISTENER = "gateway"
 BASELINE_LISTENER = "baseline"
 PICKER_CLUSTER = "picker"
+TRACE_CLUSTER = "traces"
+TRACE_SERVICE = "gateway"
 
 _FOREVER = "86400s"
 _CIRCUIT_BREAKER = {
@@ -53,6 +55,8 @@ class GatewayConfig:
     """Endpoints that the gateway allows, as filter metadata of every request; None: no such hint."""
     health_check_seconds: float = 1.0
     access_log: Path | None = None
+    trace_collector: str | None = None
+    """`ip:port` of an OTLP gRPC collector that Envoy sends spans of its own to, one trace per request."""
 
 
 def bootstrap(config: GatewayConfig) -> dict[str, Any]:
@@ -60,9 +64,12 @@ def bootstrap(config: GatewayConfig) -> dict[str, Any]:
     listeners = [_listener(LISTENER, config, [*_subset_filter(config), _ext_proc_filter(config), _router()])]
     if config.baseline:
         listeners.append(_listener(BASELINE_LISTENER, config, [_router()]))
+    clusters = [_picker_cluster(config), _engine_cluster(config)]
+    if config.trace_collector is not None:
+        clusters.append(_trace_cluster(config.trace_collector))
     return {
         "admin": {"address": _address("127.0.0.1", 0)},
-        "static_resources": {"listeners": listeners, "clusters": [_picker_cluster(config), _engine_cluster(config)]},
+        "static_resources": {"listeners": listeners, "clusters": clusters},
     }
 
 
@@ -88,6 +95,17 @@ def _listener(name: str, config: GatewayConfig, filters: list[dict[str, Any]]) -
         },
         "http_filters": filters,
     }
+    if config.trace_collector is not None:
+        manager["tracing"] = {
+            "provider": {
+                "name": "envoy.tracers.opentelemetry",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig",
+                    "grpc_service": {"envoy_grpc": {"cluster_name": TRACE_CLUSTER}, "timeout": "1s"},
+                    "service_name": TRACE_SERVICE,
+                },
+            },
+        }
     if config.access_log is not None:
         manager["access_log"] = [
             {
@@ -206,6 +224,17 @@ def _picker_cluster(config: GatewayConfig) -> dict[str, Any]:
             },
         }
     return cluster
+
+
+def _trace_cluster(collector: str) -> dict[str, Any]:
+    address = {"endpoint": {"address": _split_address(collector)}}
+    return {
+        "name": TRACE_CLUSTER,
+        "type": "STATIC",
+        "connect_timeout": "1s",
+        "typed_extension_protocol_options": _upstream_options({"http2_protocol_options": {}}),
+        "load_assignment": {"cluster_name": TRACE_CLUSTER, "endpoints": [{"lb_endpoints": [address]}]},
+    }
 
 
 def _engine_cluster(config: GatewayConfig) -> dict[str, Any]:

@@ -156,8 +156,8 @@ class Client:
         )
         self._raw = channel.stream_stream(METHOD)
 
-    def open(self, **modes: int) -> Stream:
-        return Stream(self._method(), **modes)
+    def open(self, *, call_headers: tuple[tuple[str, str | bytes], ...] = (), **modes: int) -> Stream:
+        return Stream(self._method(metadata=call_headers), **modes)
 
     def open_raw(self) -> Any:
         """A call that carries bytes as they are."""

@@ -203,6 +203,19 @@ async def test_a_client_cannot_steer_engines(running: Running) -> None:
     await finish(running, stream)
 
 
+async def test_headers_of_the_gateways_own_call_are_apart_from_the_requests(running: Running) -> None:
+    stream = running.client.open(call_headers=(("traceparent", "of-the-gateway"), ("x-only-bin", b"\xff")))
+    await stream.request_headers((*POST, ("traceparent", "of-the-client")))
+    await stream.request_body(b"{}", end=True)
+    await stream.read()
+    (request,) = running.recorder.requests
+    assert request.call_header("traceparent") == "of-the-gateway"
+    assert request.header("traceparent") == request.headers()["traceparent"] == "of-the-client"
+    assert request.call_header("x-only-bin") is None
+    assert request.call_header("x-absent") is None
+    stream.call.cancel()
+
+
 async def test_a_request_without_an_id_gets_one(running: Running) -> None:
     stream = running.client.open()
     await stream.request_headers(GET, end=True)

@@ -154,7 +154,7 @@ class Exchange:
             return _response_only(first)
         self._check(modes)
         shared.stats.requests_total += 1
-        request = IncomingRequest(first, modes, shared.clock)
+        request = IncomingRequest(first, modes, shared.clock, self._context.invocation_metadata)
         _check_headers(request, shared.limits)
         if first.request_headers.end_of_stream or modes.request in _UNSEEN:
             request.complete_without_body(self._answered)

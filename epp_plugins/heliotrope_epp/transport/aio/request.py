@@ -2,7 +2,7 @@
 
 # ruff: noqa: D102 - the protocols of `interface` say what these methods do.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -47,6 +47,7 @@ class IncomingRequest:
 
     __slots__ = (
         "_body",
+        "_call_headers",
         "_clock",
         "_generated_id",
         "_has_body",
@@ -62,8 +63,15 @@ class IncomingRequest:
         "received_s",
     )
 
-    def __init__(self, message: Any, modes: wire.Modes, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        message: Any,
+        modes: wire.Modes,
+        clock: Callable[[], float],
+        call_headers: Callable[[], Iterable[tuple[str, str | bytes]] | None] = tuple,
+    ) -> None:
         self._clock = clock
+        self._call_headers = call_headers
         self.modes = modes
         self._on_answer: Callable[[Answer], None] | None = None
         self._metadata: Any = message
@@ -138,6 +146,12 @@ class IncomingRequest:
 
     def header(self, name: str) -> str | None:
         return self._headers.get(name)
+
+    def call_header(self, name: str) -> str | None:
+        for key, value in self._call_headers() or ():
+            if key == name and isinstance(value, str):
+                return value
+        return None
 
     def headers(self) -> dict[str, str]:
         return dict(self._headers)

@@ -55,6 +55,7 @@ class Gateway:
     method: str = "POST"
     path: str = "/v1/chat/completions?key=" + SECRET
     given: Mapping[str, str] = field(default_factory=dict)
+    call: Mapping[str, str] = field(default_factory=dict)
     subset: tuple[str, ...] | None = None
     gone: bool = False
     ctx: Any = None
@@ -67,6 +68,9 @@ class Gateway:
 
     def header(self, name: str) -> str | None:
         return self.headers().get(name)
+
+    def call_header(self, name: str) -> str | None:
+        return self.call.get(name)
 
     def headers(self) -> dict[str, str]:
         own = {"x-request-id": "r-1", ":scheme": "https", ":authority": "models.example.com:8443"}

@@ -45,7 +45,28 @@ def test_a_recorded_request_is_the_parent_of_what_the_engine_records() -> None:
     assert root.parent.is_remote
     assert f"{root.parent.span_id:016x}" == PARENT.split("-")[2]
     assert dict(root.context.trace_state) == {"congo": "t61"}
+    assert dict(request.set_headers)["tracestate"] == "congo=t61"
     assert request.remove_headers == ()
+
+
+def test_a_gateway_that_traces_is_the_parent_where_the_client_names_none() -> None:
+    bench = Bench(sampler=NEVER)
+    theirs = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    gateways = {"traceparent": theirs, "tracestate": "gw=1"}
+    request = bench.send(Gateway(chat(), call=gateways))
+    both = bench.send(Gateway(chat(), given={"traceparent": PARENT}, call=gateways))
+    bad = bench.send(Gateway(chat(), given={"traceparent": "x", "tracestate": "c=1"}, call={"traceparent": theirs}))
+    off = bench.send(Gateway(chat(), call={"traceparent": theirs[:-1] + "0"}))
+    assert traceparent(request)[1] == traceparent(bad)[1] == "a" * 32
+    assert dict(request.set_headers)["tracestate"] == "gw=1"
+    assert traceparent(both)[1] == PARENT.split("-")[1]
+    assert "tracestate" not in dict(both.set_headers)
+    assert bad.remove_headers == ("tracestate",)
+    assert traceparent(off) == ["00", "a" * 32, "b" * 16, "00"]
+    bench.director.done(request.ctx, report())
+    root = only(bench.spans(), "gateway.request")
+    assert root.parent is not None
+    assert f"{root.parent.span_id:016x}" == "b" * 16
 
 
 def test_a_request_that_begins_a_trace_is_recorded_by_ratio() -> None:

@@ -25,6 +25,9 @@ class Context:
         self._fail_at_write = fail_at_write
         self._error = error
 
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
     async def read(self) -> Any:
         return self._messages.pop(0) if self._messages else grpc.aio.EOF
 
