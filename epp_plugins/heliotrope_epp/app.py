@@ -19,9 +19,11 @@ from prometheus_client import CollectorRegistry
 from heliotrope.carbon.signal import CarbonSignal
 from heliotrope.engine import profiles
 from heliotrope.errors import InvalidInputError
+from heliotrope.predict.models import LearnedModels
 from heliotrope.predict.output_length import OutputLengths
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
+from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.folder import FolderSource
 from heliotrope_epp.datalayer.kubernetes.connection import Connection
 from heliotrope_epp.datalayer.kubernetes.source import KubernetesSource
@@ -33,6 +35,7 @@ from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.datalayer.world import resolve
 from heliotrope_epp.director.director import Director
 from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.learning.learner import Learner
 from heliotrope_epp.ledger.runtime import Accounts
 from heliotrope_epp.outcomes.meter import NoMeter
 from heliotrope_epp.outcomes.sinks import Sinks
@@ -150,12 +153,16 @@ class Picker:
         registry = builtin_registry()
         for name in register_installed(registry):
             _log.info("plugins installed", extra={"fields": {"entry_point": name}})
+        self._learner = (
+            Learner(settings.learning, clock=clock, random=random.Random()) if settings.learning.enabled else None
+        )
         context = PluginContext(
             carbon=self._store,
             clock=clock,
             random=random.Random(),
             metrics_stale_after_s=settings.director.metrics_stale_after_s,
             instance=platform.node(),
+            models=self._models,
         )
         config = load(settings.config_text, registry, context)
         for warning in config.warnings:
@@ -183,6 +190,9 @@ class Picker:
         self._tracing = Tracing(settings.tracing, clock, self._metrics_registry) if settings.tracing.enabled else None
         if self._tracing is not None:
             self._sinks.add(self._tracing.energy)
+        if self._learner is not None:
+            self._sinks.add(self._learner)
+            self._metrics_registry.register(self._learner.collector())
         self._director = Director(
             store=self._store,
             pipeline=self._pipeline,
@@ -214,6 +224,9 @@ class Picker:
             OSError: if a port cannot be bound, or a folder cannot be written.
         """
         s = self._settings
+        if self._learner is not None:
+            # Ended last, so that it learns from what the others settle when they close.
+            stack.push_async_callback(_cancelled, tasks.start(self._learner.run(), "learning"))
         self._accounts.start()
         stack.push_async_callback(self._accounts.close)
         if self._tracing is not None:
@@ -315,6 +328,9 @@ class Picker:
         )
         return source, PolledSignals(self._signals_changed, folder=s.folder, clock=self._clock.unix)
 
+    def _models(self) -> LearnedModels | None:
+        return None if self._learner is None else self._learner.holder.current
+
     def _not_ready(self) -> str | None:
         if self._draining:
             return "draining"
@@ -327,7 +343,7 @@ class Picker:
             yield state.endpoint.key, state.traits.region or "unknown", age_s, len(state.inflight)
 
     def _state(self) -> dict[str, Any]:
-        return state_document(
+        document = state_document(
             self._store,
             now_s=self._clock.monotonic(),
             now_unix_s=self._clock.unix(),
@@ -335,6 +351,7 @@ class Picker:
             source_healthy=self._source.healthy,
             problems=self._problems(),
         )
+        return document | {"learning": None if self._learner is None else self._learner.document()}
 
     def _problems(self) -> list[str]:
         signals = self._signals.problems.items()

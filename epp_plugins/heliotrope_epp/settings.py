@@ -5,6 +5,7 @@ from pathlib import Path
 
 from heliotrope_epp.datalayer.resources import PoolRef
 from heliotrope_epp.director.director import DirectorSettings
+from heliotrope_epp.learning.settings import LearningSettings
 from heliotrope_epp.ledger.settings import LedgerSettings
 from heliotrope_epp.tracing.settings import TracingSettings
 from heliotrope_epp.transport.interface import Limits, Tls
@@ -37,6 +38,7 @@ class EppSettings:
     director: DirectorSettings = field(default_factory=DirectorSettings)
     limits: Limits = field(default_factory=Limits)
     tracing: TracingSettings = field(default_factory=TracingSettings)
+    learning: LearningSettings = field(default_factory=LearningSettings)
     ledger: LedgerSettings | None = None
     """None: energy is counted in metrics only."""
     decision_log_size: int = 1_000

@@ -61,10 +61,21 @@ app.kubernetes.io/component: {{ .component }}
 {{- default (ternary (include "heliotrope.picker.name" .) "default" $account.create) $account.name -}}
 {{- end -}}
 
-{{/* What both pod specifications share (a dict of root, part and account). */}}
+{{/* The trainer lives beside the pickers that send it their samples. */}}
+{{- define "heliotrope.trainer.name" -}}{{ include "heliotrope.fullname" . }}-trainer{{- end -}}
+{{- define "heliotrope.trainer.runs" -}}{{ if and .Values.pool.name .Values.trainer.enabled }}true{{ end }}{{- end -}}
+{{- define "heliotrope.trainer.claim" -}}
+{{- default (include "heliotrope.trainer.name" .) .Values.trainer.persistence.existingClaim -}}
+{{- end -}}
+{{- define "heliotrope.trainer.serviceAccount" -}}
+{{- $account := .Values.trainer.serviceAccount -}}
+{{- default (ternary (include "heliotrope.trainer.name" .) "default" $account.create) $account.name -}}
+{{- end -}}
+
+{{/* What all pod specifications share (a dict of root, part and account; noToken where nothing calls the API server). */}}
 {{- define "heliotrope.pod" -}}
 serviceAccountName: {{ .account | quote }}
-automountServiceAccountToken: true
+automountServiceAccountToken: {{ not .noToken }}
 enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:

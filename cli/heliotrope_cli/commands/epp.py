@@ -35,6 +35,9 @@ def epp(
     metrics_staleness_threshold: float = 2.0,
     home_region: str | None = None,
     max_inflight: int = 8_000,
+    learn: bool = True,
+    state_dir: Path | None = None,
+    trainer_url: str | None = None,
     tracing: bool | None = None,
     otlp_endpoint: str | None = None,
     otlp_protocol: Literal["grpc", "http/protobuf", "console"] | None = None,
@@ -71,6 +74,10 @@ def epp(
         metrics_staleness_threshold: Age in seconds from which an engine's metrics count as unknown.
         home_region: RegionProfile of the place where this picker runs; network times count from there.
         max_inflight: Routed requests at once; more get a 429.
+        learn: Learn latency and energy from finished requests, and decide by learned models that have earned it.
+        state_dir: Folder that keeps what was learned, so that it survives a restart; without it it lives in memory.
+        trainer_url: URL of a `heliotrope trainer` that several pickers share; without it this picker trains its own
+            models, in a process of low priority.
         tracing: Export OpenTelemetry traces; by default if --otlp-endpoint or OTEL_EXPORTER_OTLP_ENDPOINT is given.
             The other OTEL_* variables hold as well (docs/traces.md).
         otlp_endpoint: URL of the collector, instead of OTEL_EXPORTER_OTLP_ENDPOINT.
@@ -92,6 +99,7 @@ def epp(
         from heliotrope_epp.app import Ports, run
         from heliotrope_epp.datalayer.resources import PoolRef
         from heliotrope_epp.director.director import DirectorSettings
+        from heliotrope_epp.learning.settings import LearningSettings
         from heliotrope_epp.ledger.settings import LedgerSettings
         from heliotrope_epp.settings import EppSettings, KubernetesSettings
         from heliotrope_epp.tracing.settings import Protocol, TracingFlags, tracing_settings
@@ -100,6 +108,10 @@ def epp(
         raise InvalidInputError("--config-text", "give --config-file or --config-text, not both")
     if (folder is None) == (pool_name is None):
         raise InvalidInputError("--folder", "give --folder, or --pool-name for the Kubernetes API")
+    if trainer_url is not None and not trainer_url.startswith(("http://", "https://")):
+        raise InvalidInputError("--trainer-url", "must begin with http:// or https://")
+    if trainer_url is not None and not learn:
+        raise InvalidInputError("--trainer-url", "has no use with --no-learn; give one of them")
     if trace_ratio is not None and not 0.0 <= trace_ratio <= 1.0:
         raise InvalidInputError("--trace-ratio", "must be in [0, 1]")
     for name, value in (
@@ -129,6 +141,7 @@ def epp(
         tls=tls,
         refresh_metrics_interval_s=refresh_metrics_interval,
         director=DirectorSettings(max_inflight=max_inflight, metrics_stale_after_s=metrics_staleness_threshold),
+        learning=LearningSettings(enabled=learn, state_dir=state_dir, trainer_url=trainer_url),
         tracing=traces,
         home_region=home_region,
         ledger=None

@@ -1,1 +1,1 @@
-"""Learning while serving: from finished requests to models that decisions use, in this process or by a shared trainer."""
+"""Learning while serving: from finished requests to models that decisions use, here or at a shared trainer."""

@@ -1,4 +1,4 @@
-"""The picker's side of a shared trainer: samples out in batches, models in when they change. Serving never waits for it."""
+"""The picker's side of a shared trainer: samples out in batches, models in when they change; serving never waits."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ class ClientSettings:
 
     url: str
     batch_interval_s: float = 1.0
-    max_batch: int = 1_000
+    max_batch: int = 250
     max_queue: int = 20_000
     """Samples that wait for the trainer; the oldest are dropped beyond."""
     poll_interval_s: float = 5.0

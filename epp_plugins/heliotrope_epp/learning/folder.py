@@ -1,4 +1,4 @@
-"""A small folder of files that survive a restart: whole or not at all, and read only if nothing is missing.
+"""A small folder of files that survive a restart: each is replaced whole or not at all.
 
 Every method blocks on the disk: call it on a thread.
 """
@@ -9,13 +9,14 @@ import hashlib
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
 from heliotrope.errors import HeliotropeError
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
-_HEADER = re.compile(rb"heliotrope ([a-z]+) sha256:([0-9a-f]{64}) ([0-9]{1,12})\n")
+_HEADER = re.compile(rb"sha256 ([0-9a-f]{64})\n")
 _LOCK = "lock"
 _NEW = ".new"
 
@@ -26,27 +27,23 @@ class CorruptStateError(HeliotropeError):
     """A file is not what was once written; it is not used."""
 
 
-def seal(kind: str, data: bytes) -> bytes:
-    """`data` behind a line with its kind, digest and length."""
-    return f"heliotrope {kind} sha256:{hashlib.sha256(data).hexdigest()} {len(data)}\n".encode() + data
+def seal(data: bytes) -> bytes:
+    """`data` behind a line with its digest."""
+    return f"sha256 {hashlib.sha256(data).hexdigest()}\n".encode() + data
 
 
-def unseal(kind: str, text: bytes) -> bytes:
+def unseal(text: bytes) -> bytes:
     """What `seal` was given.
 
     Raises:
-        CorruptStateError: if it is of another kind, cut off or changed.
+        CorruptStateError: if it was cut off or changed.
     """
     header = _HEADER.match(text)
     if header is None:
-        raise CorruptStateError("it does not start as one of our files does")
-    if header[1].decode() != kind:
-        raise CorruptStateError(f"it holds a {header[1].decode()}, not a {kind}")
+        raise CorruptStateError("it does not begin with its digest")
     data = text[header.end() :]
-    if len(data) != int(header[3]):
-        raise CorruptStateError(f"it has {len(data)} of {int(header[3])} bytes")
-    if hashlib.sha256(data).hexdigest() != header[2].decode():
-        raise CorruptStateError("its digest is wrong: it was changed after it was written")
+    if hashlib.sha256(data).hexdigest() != header[1].decode():
+        raise CorruptStateError("it was cut off or changed after it was written")
     return data
 
 
@@ -62,12 +59,14 @@ class StateFolder:
         """Why the last write did not succeed; None: it did, or nothing was written yet."""
         self.failed_writes = 0
         self._lock: int | None = None
+        """File descriptor that holds the lock against other processes."""
+        self._one_at_a_time = threading.Lock()
 
-    def read(self, name: str, kind: str) -> bytes | None:
+    def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none.
 
         Raises:
-            CorruptStateError: if it is there and cannot be used; the message says why.
+            CorruptStateError: if it is there and cannot be read; the message says why.
         """
         if self.path is None:
             return None
@@ -80,20 +79,21 @@ class StateFolder:
             raise CorruptStateError(f"it cannot be read: {error.strerror or error}") from error
         if len(text) > MAX_FILE_BYTES:
             raise CorruptStateError(f"it is larger than {MAX_FILE_BYTES} bytes")
-        return unseal(kind, text)
+        return text
 
-    def write(self, name: str, kind: str, data: bytes) -> bool:
+    def write(self, name: str, data: bytes) -> bool:
         """Replace a file at once and for good; False, with `problem` set, if that is not possible now."""
         if self.path is None:
             return False
-        try:
-            self._own(self.path)
-            _replace(self.path, name, seal(kind, data))
-        except OSError as error:
-            self._failed(f"{name} cannot be written: {error.strerror or error}")
-            return False
-        self._succeeded()
-        return True
+        with self._one_at_a_time:
+            try:
+                self._own(self.path)
+                _replace(self.path, name, data)
+            except OSError as error:
+                self._failed(f"{name} cannot be written: {error.strerror or error}")
+                return False
+            self._succeeded()
+            return True
 
     def keep_only(self, pattern: str, names: Iterable[str]) -> None:
         """Remove files of this pattern that are not named; what cannot be removed stays."""

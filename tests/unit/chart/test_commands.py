@@ -8,6 +8,7 @@ from tests.support.chart import Chart, Object, named
 
 from heliotrope_cli.commands.epp import epp
 from heliotrope_cli.commands.operator import operator
+from heliotrope_cli.commands.trainer import trainer
 from heliotrope_cli.main import build_app
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.plugins.builtin import builtin_registry
@@ -40,6 +41,10 @@ def listening(found: Object) -> dict[str, int]:
         ({"tls": {"secretName": "x"}}, {"secure_serving": True, "cert_path": Path("/etc/heliotrope/tls")}),
         ({"tls": {"enabled": False}}, {"secure_serving": False}),
         ({"homeRegion": "spain"}, {"secure_serving": True, "home_region": "spain"}),
+        (
+            {"learning": {"trainerUrl": "http://trainer:8000"}},
+            {"secure_serving": True, "trainer_url": "http://trainer:8000"},
+        ),
     ],
 )
 def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, Any], tls: dict[str, Any]) -> None:
@@ -47,6 +52,7 @@ def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, An
     command, arguments = called(found)
     assert command is epp
     ports = listening(found)
+    mounts = {mount["name"]: mount["mountPath"] for mount in found["volumeMounts"]}
     assert arguments == tls | {
         "pool_name": "llama",
         "pool_namespace": "llm",
@@ -54,6 +60,8 @@ def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, An
         "grpc_port": ports["grpc-ext-proc"],
         "health_port": ports["grpc-health"],
         "metrics_port": ports["http-metrics"],
+        "learn": True,
+        "state_dir": Path(mounts["learned"]),
         "drain_seconds": 5.0,
         "grace_seconds": 120.0,
         "log_level": "debug",
@@ -72,6 +80,20 @@ def test_the_operator_understands_its_arguments(chart: Chart, namespaces: list[s
     assert arguments == scope | {
         "metrics_port": ports["http-metrics"],
         "health_port": ports["http-health"],
+        "log_level": "info",
+        "log_format": "json",
+    }
+
+
+def test_the_trainer_understands_its_arguments(chart: Chart) -> None:
+    found = container(chart, POOL | {"trainer": {"enabled": True}}, "heliotrope-trainer")
+    command, arguments = called(found)
+    assert command is trainer
+    ports = listening(found)
+    assert arguments == {
+        "port": ports["http"],
+        "metrics_port": ports["http-metrics"],
+        "state_dir": Path(found["volumeMounts"][0]["mountPath"]),
         "log_level": "info",
         "log_format": "json",
     }

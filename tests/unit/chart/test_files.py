@@ -12,7 +12,14 @@ import heliotrope
 
 VALUES = (CHART / "values.yaml").read_text(encoding="utf-8")
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
-PASSED_ON = {"podSecurityContext", "securityContext", "picker.config", "operator.resources", "picker.resources"}
+PASSED_ON = {
+    "podSecurityContext",
+    "securityContext",
+    "picker.config",
+    "operator.resources",
+    "picker.resources",
+    "trainer.resources",
+}
 """Values that Kubernetes or the picker describe; the schema names them and no more, or by their own definition."""
 
 

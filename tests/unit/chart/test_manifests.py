@@ -21,6 +21,8 @@ EVERYTHING: dict[str, Any] = POOL | {
     "serviceMonitor": {"enabled": True},
 }
 
+TRAINER: dict[str, Any] = {"trainer": {"enabled": True}}
+
 
 def pod(objects: list[Object], name: str) -> Object:
     spec: Object = named(objects, "Deployment", name)["spec"]["template"]["spec"]
@@ -73,7 +75,7 @@ def test_the_operator_is_alone_also_during_a_rollout(chart: Chart) -> None:
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
 
-@pytest.mark.parametrize("values", [{}, POOL, EVERYTHING])
+@pytest.mark.parametrize("values", [{}, POOL, EVERYTHING, EVERYTHING | TRAINER])
 def test_pods_meet_the_restricted_standard(chart: Chart, values: dict[str, Any]) -> None:
     deployments = of_kind(chart.objects(values), "Deployment")
     assert deployments
@@ -104,11 +106,11 @@ def test_a_platform_may_choose_the_user(chart: Chart) -> None:
     }
 
 
-@pytest.mark.parametrize("values", [POOL, EVERYTHING])
-def test_selectors_ports_and_mounts_exist(chart: Chart, values: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("values", "parts"), [(POOL, 2), (EVERYTHING, 2), (EVERYTHING | TRAINER, 3)])
+def test_selectors_ports_and_mounts_exist(chart: Chart, values: dict[str, Any], parts: int) -> None:
     objects = chart.objects(values)
     deployments = of_kind(objects, "Deployment")
-    assert len(deployments) == 2
+    assert len(deployments) == parts
 
     def selected(selector: dict[str, str], namespace: str) -> Object:
         (found,) = [
@@ -134,12 +136,12 @@ def test_selectors_ports_and_mounts_exist(chart: Chart, values: dict[str, Any]) 
         volumes = {volume["name"] for volume in each["spec"]["template"]["spec"].get("volumes", ())}
         assert {mount["name"] for mount in container.get("volumeMounts", ())} == volumes
     services = of_kind(objects, "Service")
-    assert len(services) == 2
+    assert len(services) == parts
     for each in services:
         target = selected(each["spec"]["selector"], each["metadata"]["namespace"])
         assert {port["targetPort"] for port in each["spec"]["ports"]} <= port_names(target)
     policies = of_kind(objects, "NetworkPolicy")
-    assert len(policies) == 2
+    assert len(policies) == parts
     for each in policies:
         target = selected(each["spec"]["podSelector"]["matchLabels"], each["metadata"]["namespace"])
         let_in = {port["port"] for rule in each["spec"]["ingress"] for port in rule["ports"]}
@@ -167,6 +169,68 @@ def test_a_changed_configuration_is_a_rollout_and_nothing_else_is(chart: Chart) 
     changed = template({"picker": {"config": {"featureGates": ["flowControl=false"]}}})
     assert changed["metadata"]["annotations"] != template({})["metadata"]["annotations"]
     assert template({"picker": {"replicas": 1}, "crds": {"keep": False}}) == template({})
+
+
+def test_pickers_learn_by_themselves_at_a_trainer_or_not_at_all(chart: Chart) -> None:
+    def spec(values: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        found = pod(chart.objects(POOL | values), "heliotrope-picker")
+        words = [each for each in found["containers"][0]["args"] if "learn" in each or "train" in each]
+        return words, {volume["name"]: volume for volume in found["volumes"]}
+
+    alone, volumes = spec({})
+    assert alone == ["--learn"]
+    assert volumes["learned"]["emptyDir"] == {"sizeLimit": "512Mi"}
+    shared, _ = spec(TRAINER)
+    assert shared == ["--learn", "--trainer-url=http://heliotrope-trainer:8000"]
+    elsewhere, _ = spec(TRAINER | {"picker": {"learning": {"trainerUrl": "https://trainer.example:8443"}}})
+    assert elsewhere == ["--learn", "--trainer-url=https://trainer.example:8443"]
+    claim = {"persistentVolumeClaim": {"claimName": "mine"}}
+    assert spec({"picker": {"learning": {"volume": claim}}})[1]["learned"] == {"name": "learned"} | claim
+    never, volumes = spec({"picker": {"learning": {"enabled": False}}})
+    assert never == ["--no-learn"]
+    assert "learned" not in volumes
+
+
+def test_a_trainer_is_alone_without_rights_and_keeps_what_it_learned(chart: Chart) -> None:
+    objects = chart.objects(POOL | TRAINER)
+    spec = named(objects, "Deployment", "heliotrope-trainer")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert spec["template"]["spec"]["automountServiceAccountToken"] is False
+    accounts = [
+        subject["name"]
+        for each in of_kind(objects, "RoleBinding", "ClusterRoleBinding")
+        for subject in each["subjects"]
+    ]
+    assert "heliotrope-trainer" not in accounts
+    (claim,) = of_kind(objects, "PersistentVolumeClaim")
+    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    assert spec["template"]["spec"]["volumes"] == [
+        {"name": "learned", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+    ]
+
+    def persistence(values: dict[str, Any]) -> list[Object]:
+        return chart.objects(POOL | {"trainer": {"enabled": True, "persistence": values}})
+
+    existing = persistence({"existingClaim": "mine"})
+    assert of_kind(existing, "PersistentVolumeClaim") == []
+    assert pod(existing, "heliotrope-trainer")["volumes"][0]["persistentVolumeClaim"] == {"claimName": "mine"}
+    none = persistence({"enabled": False})
+    assert of_kind(none, "PersistentVolumeClaim") == []
+    assert "emptyDir" in pod(none, "heliotrope-trainer")["volumes"][0]
+
+
+def test_only_pickers_send_samples(chart: Chart) -> None:
+    objects = chart.objects(POOL | TRAINER)
+    policy = named(objects, "NetworkPolicy", "heliotrope-trainer")["spec"]
+    by_port = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["ingress"]}
+    selector = named(objects, "Deployment", "heliotrope-picker")["spec"]["selector"]
+    assert by_port == {"http": [{"podSelector": selector}], "http-metrics": None}
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "egress" not in policy
+
+
+def test_a_trainer_needs_a_pool(chart: Chart) -> None:
+    assert names(chart.objects(TRAINER), "Deployment") == {"heliotrope-operator"}
 
 
 def test_tls_is_self_made_from_a_secret_or_off(chart: Chart) -> None:

@@ -19,7 +19,7 @@ def test_help_lists_only_what_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     text = capsys.readouterr().out
     commands = {line.split()[1] for line in text.splitlines() if line.startswith("│") and line[2:3].islower()}
-    assert commands == {"crds", "demo", "epp", "operator", "version"}
+    assert commands == {"crds", "demo", "epp", "operator", "trainer", "version"}
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,6 +35,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["epp", "--folder=x", "--pool-name=y"], "give --folder, or --pool-name"),
         (["epp", "--folder=/nowhere", "--config-file=/none.yaml"], "--config-file: cannot be read"),
         (["epp", "--folder=/nowhere", "--config-text=plugins: 5"], "plugins"),
+        (["epp", "--folder=x", "--trainer-url=trainer:8000"], "--trainer-url: must begin with http://"),
+        (["epp", "--folder=x", "--no-learn", "--trainer-url=http://t"], "has no use with --no-learn"),
+        (["trainer", "--host=256.0.0.1"], "cannot start"),
         (["operator", "--namespace=a", "--all-namespaces"], "not both"),
         (["crds", "--write", "--check"], "not both"),
         (["demo", "--load=7"], "load: 7.0 is not between"),

@@ -1,0 +1,72 @@
+"""The picker's part in learning: every finished request goes in, models for decisions come out."""
+
+from random import Random
+from typing import Any
+
+from heliotrope.predict.sample import Refusal
+from heliotrope_epp.clock import Clock
+from heliotrope_epp.learning.client import ClientSettings
+from heliotrope_epp.learning.drift import DriftWatch
+from heliotrope_epp.learning.folder import StateFolder
+from heliotrope_epp.learning.holder import ModelHolder
+from heliotrope_epp.learning.keeper import ModelKeeper
+from heliotrope_epp.learning.metrics import LearningCollector
+from heliotrope_epp.learning.samples import sample_of
+from heliotrope_epp.learning.settings import LearningSettings
+from heliotrope_epp.learning.shared import SharedLearning
+from heliotrope_epp.learning.store import Store
+from heliotrope_epp.learning.trainer import Trainer
+from heliotrope_epp.learning.view import LearningView, SampleCounts, document
+from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
+from heliotrope_epp.outcomes.finished import FinishedRequest
+
+SUBFOLDER = "learning"
+"""Of the state folder, which other accounts may share."""
+
+
+class Learner:
+    """A sink. Learns alone or, with a trainer's URL, at that trainer; decisions read `holder.current`."""
+
+    def __init__(self, settings: LearningSettings, *, clock: Clock, random: Random) -> None:
+        self._clock = clock
+        self._counts = SampleCounts()
+        self.holder = ModelHolder()
+        self._folder = StateFolder(None if settings.state_dir is None else settings.state_dir / SUBFOLDER)
+        keeper = ModelKeeper(self.holder, Store(self._folder))
+        watch = DriftWatch(self.holder)
+        self._teacher: Trainer | SharedLearning
+        if settings.trainer_url is None:
+            trainer = Trainer(settings.training, keeper, watch, clock=clock, random=random)
+            self._teacher = trainer
+            self._view = LearningView(self._counts, keeper, watch, clock, trainer=trainer)
+        else:
+            shared = SharedLearning(ClientSettings(settings.trainer_url), keeper, watch, random=random)
+            self._teacher = shared
+            self._view = LearningView(self._counts, keeper, watch, clock, client=shared.client)
+
+    def measured(self, request: FinishedRequest, energy: RequestEnergy | None) -> None:
+        """Learn from a finished request, or count why not."""
+        outcome = sample_of(request, energy, self._clock.unix())
+        if isinstance(outcome, Refusal):
+            self._counts.refused[outcome.value] += 1
+            return
+        self._counts.accepted += 1
+        self._teacher.add((outcome,))
+
+    def metered(self, interval: MeteredInterval) -> None:
+        """Nothing: what an endpoint drew is learned request by request."""
+
+    async def run(self) -> None:
+        """Load, learn and save until cancelled."""
+        try:
+            await self._teacher.run()
+        finally:
+            self._folder.close()
+
+    def collector(self) -> LearningCollector:
+        """For the picker's registry."""
+        return LearningCollector(self._view)
+
+    def document(self) -> dict[str, Any]:
+        """For `/debug/state`."""
+        return document(self._view)
