@@ -100,12 +100,19 @@ class LengthDistributions:
 
     def probabilities(self, context: LengthContext) -> FloatColumn:
         """Of each bin."""
-        shares = self._prior
+        found = []
         for key in context.path():
             histogram = self._contexts.get(key)
             if histogram is None:
                 break
-            shares = (histogram.counts + SHRINKAGE * shares) / (histogram.total + SHRINKAGE)
+            found.append(histogram)
+        shares = self._prior
+        for i, histogram in enumerate(found):
+            counts, total = histogram.counts, histogram.total
+            if i + 1 < len(found):  # what the narrower context knows itself must not count for the wider one too
+                counts = np.maximum(counts - found[i + 1].counts, 0.0)
+                total = counts.sum()
+            shares = (counts + SHRINKAGE * shares) / (total + SHRINKAGE)
         return shares
 
     def model_mean(self, model: str) -> float:

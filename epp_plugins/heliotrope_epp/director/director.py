@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from heliotrope.decide.decision import Decision
 from heliotrope.decide.feasible import Loss
 from heliotrope.errors import InvalidInputError
+from heliotrope.predict.length_distribution import LengthContext
 from heliotrope.predict.output_length import OutputLengths
 from heliotrope.units import seconds_from_milliseconds
 from heliotrope_epp.clock import Clock
@@ -102,7 +103,8 @@ class Director:
         if ctx.request is not None:
             tokens = None if usage is None else usage.completion_tokens
             now_s = self._clock.monotonic()
-            self._output_lengths.ended(ctx.request.model, ctx.dispatch.dispatched_s, now_s, tokens)
+            context = _length_context(ctx.request)
+            self._output_lengths.ended(context.model, ctx.dispatch.dispatched_s, now_s, tokens, context)
             finished = finished_request(ctx, ctx.request, report, usage, self._clock.unix())
             self._meter.ended(ctx, finished)
         ctx.trace.ended(report.status, report.cause.value, report.first_s, report.ended_s, finished)
@@ -168,6 +170,8 @@ class Director:
 
     def _parsed(self, request: Request, now_s: float) -> LlmRequest:
         body = openai.parse(request.path, request.body)
+        tenant = _tenant(request)
+        context = LengthContext(body.model, tenant, body.prompt_tokens, body.max_output_tokens, body.streaming)
         return LlmRequest(
             request_id=request.header(REQUEST_ID_HEADER) or "",
             path=request.path,
@@ -175,12 +179,12 @@ class Director:
             prompt=body.prompt,
             prompt_tokens=body.prompt_tokens,
             max_output_tokens=body.max_output_tokens,
-            expected_output_tokens=self._output_lengths.expected_tokens(body.model, body.max_output_tokens, now_s),
+            expected_output_tokens=self._output_lengths.predict(context, now_s).mean,
             streaming=body.streaming,
             cache_salt=body.cache_salt,
             ttft_slo_seconds=_slo_seconds(request, TTFT_SLO_HEADERS),
             tpot_slo_seconds=_slo_seconds(request, TPOT_SLO_HEADERS),
-            tenant=_tenant(request),
+            tenant=tenant,
         )
 
     def _reject(self, request: Request, rejection: errors.Rejection, trace: RequestTrace) -> None:
@@ -201,6 +205,12 @@ class Director:
                 "decided_by": None if result.decision is None else result.decision.decided_by,
             }
             self._log.debug("request routed", extra={"fields": fields})
+
+
+def _length_context(request: LlmRequest) -> LengthContext:
+    return LengthContext(
+        request.model, request.tenant, request.prompt_tokens, request.max_output_tokens, request.streaming
+    )
 
 
 def _refusal(request: LlmRequest, result: ScheduleResult) -> errors.Rejection:
