@@ -38,6 +38,8 @@ class CounterLimits:
     """By how much longer than it seems a rise may have taken: readings are stamped on arrival."""
     widths_bits: tuple[int, ...] = (32, 64)
     """Widths at which a counter may wrap."""
+    shortest_seconds: float = 0.0
+    """Changes that come sooner after an interval's start do not end it."""
     longest_seconds: float = 90.0
     """An interval beyond this is a gap."""
 
@@ -103,16 +105,19 @@ class CounterGroup:
 
     The first span begins at the first change, not at the first reading: how long a counter had stood still before
     nobody knows. `expected` is the number of accelerators, where known; with fewer the sum is unknown, not smaller.
+    `refused` is where refusals are counted, so that several groups may share it.
     """
 
-    def __init__(self, limits: CounterLimits, expected: int | None = None) -> None:
+    def __init__(
+        self, limits: CounterLimits, expected: int | None = None, *, refused: dict[Refusal, int] | None = None
+    ) -> None:
         self._limits = limits
         self._expected = expected or 1
         self._counters: dict[str, _Counter] = {}
         self._start_s: float | None = None
         self._reported_missing = False
         self._after_gap = False
-        self.refused: dict[Refusal, int] = {}
+        self.refused: dict[Refusal, int] = {} if refused is None else refused
         """Readings and spans that were refused, since the start."""
 
     @property
@@ -137,7 +142,7 @@ class CounterGroup:
         if known.keys() != self._counters.keys():
             return self._started_over(known, now_s)
         refusals = []
-        unknown = False
+        changed = unknown = False
         for key, counter in self._counters.items():
             value = known[key]
             risen = rise(counter.value, value, now_s - counter.changed_s, self._limits)
@@ -147,10 +152,11 @@ class CounterGroup:
             unknown = unknown or risen.millijoules is None
             counter.moved += risen.millijoules or 0
             if value != counter.value:
-                counter.value, counter.changed_s = value, now_s
+                counter.value, counter.changed_s, changed = value, now_s, True
         if refusals:
             return self._ended(now_s, refusals[0], unknown=unknown)
-        if not all(counter.moved for counter in self._counters.values()):
+        early = self._start_s is not None and now_s - self._start_s < self._limits.shortest_seconds
+        if early or not changed or not all(counter.moved for counter in self._counters.values()):
             return self._overdue(now_s)
         late = self._start_s is not None and now_s - self._start_s > self._limits.longest_seconds
         if late or self._after_gap:

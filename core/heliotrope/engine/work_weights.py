@@ -51,12 +51,18 @@ GENERIC_IDLE_WATTS = 100.0
 """Of one accelerator with a model loaded."""
 
 
+_PROFILE_IDLE_DEVIATION = 0.3
+_GENERIC_IDLE_DEVIATION = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class WeightsPrior:
-    """What is believed of an engine before its counters were read."""
+    """What is believed of an engine before its counters were read: a mean and a standard deviation of each."""
 
     weights: Prior
+    """In the order of `WorkWeights`."""
     idle_watts: float
+    idle_watts_deviation: float
 
 
 def profile_prior(engine: EngineModel) -> WeightsPrior:
@@ -72,59 +78,75 @@ def profile_prior(engine: EngineModel) -> WeightsPrior:
     ).array()
     floor = 1e-3 * GENERIC.array()  # a coefficient of 0 may still turn out to be something
     deviation = np.maximum(_PROFILE_DEVIATION * mean, floor)
-    return WeightsPrior(Prior(mean, deviation), engine.idle_watts)
+    return WeightsPrior(
+        Prior(mean, deviation), engine.idle_watts, _PROFILE_IDLE_DEVIATION * max(engine.idle_watts, 1.0)
+    )
 
 
 def generic_prior(accelerators: int) -> WeightsPrior:
     """Without any profile."""
     mean = GENERIC.array() * accelerators
-    return WeightsPrior(Prior(mean, _GENERIC_DEVIATION * mean), GENERIC_IDLE_WATTS * accelerators)
+    idle_watts = GENERIC_IDLE_WATTS * accelerators
+    return WeightsPrior(Prior(mean, _GENERIC_DEVIATION * mean), idle_watts, _GENERIC_IDLE_DEVIATION * idle_watts)
 
 
 class OnlineWeights:
     """Weights of one kind of engine, learned from intervals by non-negative regression on the prior.
 
-    `memory_seconds` of work is how long an interval counts (by 1/e); the prior never fades. Nothing is forgotten while
-    an engine has no work.
+    `memory_seconds` is for how long of work an interval with work counts (by 1/e), and for how long of idling one
+    without: nothing is forgotten of work while there is none. The prior never fades.
     """
 
-    MEASUREMENT_ERROR = 0.1
+    WORK_ERROR = 0.1
     """Relative standard error of an interval of one second: work and energy are not read at the same instant."""
-    IDLE_MEMORY_SECONDS = 600.0
+    IDLE_ERROR = 0.02
 
     def __init__(self, prior: WeightsPrior, *, memory_seconds: float = 1_800.0, refit_seconds: float = 10.0) -> None:
-        self._prior = prior.weights
+        self._mean = np.append(prior.weights.mean, prior.idle_watts)
+        self._deviation = np.append(prior.weights.deviation, prior.idle_watts_deviation)
         self._memory_seconds = memory_seconds
         self._refit_seconds = refit_seconds
-        self._information = np.zeros((UNITS, UNITS))
-        self._evidence = np.zeros(UNITS)
-        self._since_fit = 0.0
-        self._idle_seen_seconds = 0.0
+        self._information = np.zeros((UNITS + 1, UNITS + 1))
+        self._evidence = np.zeros(UNITS + 1)
+        self._idle_information = self._idle_evidence = 0.0
+        self._since_fit = refit_seconds
+        self.weights = WorkWeights(*(float(value) for value in prior.weights.mean))
         self.idle_watts = prior.idle_watts
         """Standing power without work, of all accelerators."""
-        self.weights = _weights(self._prior.mean)
         self.intervals = 0
         """With work, that were learned from."""
 
     def idle(self, joules: float, seconds: float) -> None:
         """An interval without any work."""
-        if not (isfinite(joules) and joules >= 0.0 and seconds > 0.0):
-            return
-        seen = min(self._idle_seen_seconds, self.IDLE_MEMORY_SECONDS)
-        # The prior counts like a second of looking.
-        self.idle_watts = (self.idle_watts * (seen + 1.0) + joules) / (seen + 1.0 + seconds)
-        self._idle_seen_seconds = seen + seconds
-
-    def worked(self, units: Array, joules: float, seconds: float) -> None:
-        """An interval's work in the order of `WorkWeights`, the joules above idle that it took, and its busy time."""
-        if not (isfinite(joules) and joules > 0.0 and seconds > 0.0 and np.isfinite(units).all() and units.any()):
+        if not (isfinite(joules) and joules > 0.0 and seconds > 0.0):
             return
         keep = exp(-seconds / self._memory_seconds)
-        error = self.MEASUREMENT_ERROR * max(1.0, seconds**-0.5)
-        row = units * self._prior.deviation / (error * joules)
+        row = seconds * float(self._deviation[-1]) / (self.IDLE_ERROR * joules)
+        self._idle_information = self._idle_information * keep + row * row
+        self._idle_evidence = self._idle_evidence * keep + row / self.IDLE_ERROR
+        self._learned(seconds)
+
+    def worked(self, units: Array, joules: float, seconds: float, idle_seconds: float) -> None:
+        """An interval with work.
+
+        Args:
+            units: its work, in the order of `WorkWeights`.
+            joules: all that it drew.
+            seconds: its length.
+            idle_seconds: time without work in it.
+        """
+        busy_s = seconds - idle_seconds
+        if not (isfinite(joules) and joules > 0.0 and busy_s > 0.0 and np.isfinite(units).all() and units.any()):
+            return
+        keep = exp(-busy_s / self._memory_seconds)
+        error = self.WORK_ERROR * max(1.0, seconds**-0.5)
+        row = np.append(units, idle_seconds) * self._deviation / (error * joules)
         self._information = self._information * keep + np.outer(row, row)
         self._evidence = self._evidence * keep + row / error
         self.intervals += 1
+        self._learned(seconds)
+
+    def _learned(self, seconds: float) -> None:
         self._since_fit += seconds
         if self._since_fit >= self._refit_seconds:
             self.refit()
@@ -132,11 +154,13 @@ class OnlineWeights:
     def refit(self) -> None:
         """Solve for the weights now."""
         self._since_fit = 0.0
-        # |R x − R⁻ᵀ b|² has the normal equations (RᵀR) x = b; the prior is the unit matrix in its own deviations.
-        root = np.linalg.cholesky(self._information + np.eye(UNITS)).astype(np.float64)
-        wanted = np.linalg.solve(root, self._evidence + self._prior.mean / self._prior.deviation).astype(np.float64)
-        self.weights = _weights(nonnegative(root.T, wanted) * self._prior.deviation)
-
-
-def _weights(values: Array) -> WorkWeights:
-    return WorkWeights(*(float(value) for value in values))
+        # In units of the prior's deviations the prior is the unit matrix. With RᵀR the normal equations' matrix and b
+        # their right side, |R x − R⁻ᵀ b|² has the same least point.
+        information = self._information + np.eye(UNITS + 1)
+        information[-1, -1] += self._idle_information
+        evidence = self._evidence + self._mean / self._deviation
+        evidence[-1] += self._idle_evidence
+        root = np.linalg.cholesky(information).astype(np.float64)
+        wanted = np.linalg.solve(root, evidence).astype(np.float64)
+        *weights, idle_watts = (float(value) for value in nonnegative(root.T, wanted) * self._deviation)
+        self.weights, self.idle_watts = WorkWeights(*weights), idle_watts

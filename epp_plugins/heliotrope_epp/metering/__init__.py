@@ -1,0 +1,1 @@
+"""Whose joules: energy counters of engines, shared out over the requests that were in flight."""

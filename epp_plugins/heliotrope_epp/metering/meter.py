@@ -1,0 +1,309 @@
+"""Follows requests and counters, and tells the sinks what each request drew."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from heliotrope.engine.model import EngineModel
+from heliotrope.engine.work_weights import OnlineWeights, generic_prior, profile_prior
+from heliotrope.units import joules_from_millijoules
+from heliotrope_epp.clock import Clock
+from heliotrope_epp.datalayer import tasks
+from heliotrope_epp.datalayer.node_energy import NodeReading
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.metering.domain import Domain
+from heliotrope_epp.metering.followed import Followed
+from heliotrope_epp.metering.groups import Group, groups
+from heliotrope_epp.metering.ratios import TokenRatios
+from heliotrope_epp.metering.settings import MeteringSettings
+from heliotrope_epp.metering.timeline import Timeline
+from heliotrope_epp.metering.totals import Totals, WithoutEnergy
+from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
+from heliotrope_epp.outcomes.finished import FinishedRequest
+from heliotrope_epp.outcomes.meter import Routed
+from heliotrope_epp.outcomes.sinks import Sinks
+from heliotrope_epp.transport.interface import Progress
+
+_SLOWEST_TICK_S = 1.0
+_LARGEST_DUTY = 0.05
+_YIELD_EVERY = 200
+
+
+class EnergyMeter:
+    """A `RequestMeter` and a listener of the endpoint store. It looks around while it is used as a context manager.
+
+    Args:
+        sinks: told of each request once its energy is settled, and of each interval.
+        settings: places and limits.
+        progress: the transport's requests in flight.
+        node_readings: the last page of each node's exporter, by node address.
+        clock: the picker's.
+    """
+
+    def __init__(
+        self,
+        sinks: Sinks,
+        settings: MeteringSettings,
+        *,
+        progress: Callable[[], Sequence[Progress]],
+        node_readings: Callable[[], Mapping[str, NodeReading]],
+        clock: Clock,
+    ) -> None:
+        self._sinks = sinks
+        self._settings = settings
+        self._progress = progress
+        self._node_readings = node_readings
+        self._clock = clock
+        self._timelines: dict[str, Timeline] = {}
+        self._domains: dict[Group, Domain] = {}
+        self._group_of: dict[Timeline, Group] = {}
+        self._learned: dict[EngineModel | str, OnlineWeights] = {}
+        self._followed: dict[object, Followed] = {}
+        self._waiting: deque[Followed] = deque()
+        self._ratios = TokenRatios()
+        self._looked_s = float("-inf")
+        self._task: asyncio.Task[None] | None = None
+        self.totals = Totals()
+
+    async def __aenter__(self) -> "EnergyMeter":
+        self._task = tasks.start(self._run(), "energy meter")
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self.flush()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have ended and whose energy is not settled."""
+        return len(self._waiting)
+
+    def routed(self, key: object, request: Routed) -> None:
+        """Follow a request."""
+        decode = self._timelines.get(request.endpoint)
+        prefill = decode if request.prefill_endpoint is None else self._timelines.get(request.prefill_endpoint)
+        if decode is None or prefill is None:
+            return
+        ratio = self._ratios.prompt(request.model)
+        cached = min(request.cached_tokens, request.prompt_tokens) * ratio
+        followed = Followed(request, prefill, decode, max(request.prompt_tokens * ratio - cached, 1.0), cached)
+        self._followed[key] = followed
+        for engine in followed.engines:
+            engine.started(followed, request.dispatched_s)
+
+    def ended(self, key: object, request: FinishedRequest) -> None:
+        """Put its work right; the sinks are told when its energy is settled."""
+        followed = self._followed.pop(key, None)
+        if followed is None:
+            self._tell_without(request, WithoutEnergy.UNKNOWN_ENDPOINT)
+            return
+        followed.finish(request, self._ratios)
+        if not all(engine in self._group_of for engine in followed.engines):
+            self._tell(followed)
+            return
+        self._waiting.append(followed)
+        if len(self._waiting) > self._settings.max_waiting:
+            oldest = self._waiting.popleft()
+            assert oldest.ended is not None
+            self._tell_without(oldest.ended, WithoutEnergy.SHED)
+
+    def added(self, state: EndpointState) -> None:
+        """Meter an endpoint."""
+        self._timelines[state.endpoint.key] = Timeline(state, self._weights(state), self._clock.monotonic())
+
+    def removed(self, key: str) -> None:
+        """Forget an endpoint; what ran there is settled with what there is."""
+        timeline = self._timelines.pop(key, None)
+        if timeline is not None and timeline in self._group_of:
+            self._dissolve(self._group_of[timeline])
+
+    def cache_lost(self, key: str) -> None:
+        """Nothing: the counters themselves tell of restarts."""
+
+    async def _run(self) -> None:
+        clock = self._clock.monotonic
+        while True:
+            since_s, worked_s = clock(), 0.0
+            for _ in self._steps(since_s):
+                worked_s += clock() - since_s
+                await asyncio.sleep(0)
+                since_s = clock()
+            worked_s += clock() - since_s
+            await asyncio.sleep(min(max(self._settings.tick_s, worked_s / _LARGEST_DUTY), _SLOWEST_TICK_S))
+
+    def tick(self, now_s: float) -> None:
+        """Take in whatever is new, at once."""
+        for _ in self._steps(now_s):
+            pass
+
+    def _steps(self, now_s: float) -> Iterator[None]:
+        """A tick in steps; between two of them requests may come and go."""
+        longest_s = self._settings.limits.longest_seconds
+        for timeline in self._timelines.values():
+            timeline.learned = self._weights(timeline.state)
+            timeline.page()
+            timeline.give_up_waiting(now_s, longest_s)
+        self._read(now_s)
+        yield
+        for number, progress in enumerate(self._progress(), start=1):
+            followed = self._followed.get(progress.ctx)
+            if followed is not None:
+                followed.watch(progress, self._ratios.tokens_per_chunk(followed.request.model), self._looked_s)
+            if number % _YIELD_EVERY == 0:
+                yield
+        self._looked_s = now_s
+        until_s = now_s - self._settings.hold_s
+        for domain in list(self._domains.values()):
+            domain.fold(until_s)
+            domain.settle(now_s)
+            yield
+        for timeline in [each for each in self._timelines.values() if each not in self._group_of]:
+            for _ in timeline.fold(until_s):
+                pass
+        self._tell_settled(now_s)
+
+    def flush(self) -> None:
+        """Tell of every request that has ended, with what can be settled now."""
+        now_s = self._clock.monotonic()
+        for timeline in self._timelines.values():
+            timeline.page()
+        self._read(now_s)
+        for domain in self._domains.values():
+            domain.fold(now_s)
+            domain.settle(now_s)
+        while self._waiting:
+            self._tell(self._waiting.popleft())
+
+    def row(self, key: str) -> dict[str, Any] | None:
+        """What `/debug/state` shows of an endpoint; None where nothing meters it."""
+        timeline = self._timelines.get(key)
+        if timeline is None or timeline not in self._group_of:
+            return None
+        group = self._group_of[timeline]
+        last, learned = self._domains[group].last, timeline.learned
+        row: dict[str, Any] = {
+            "source": group.source,
+            "shared_with": sorted(group.endpoints - {key}),
+            "weights_joules": asdict(learned.weights),
+            "idle_watts": learned.idle_watts,
+            "learned_from_intervals": learned.intervals,
+        }
+        if last is not None:
+            seconds = last.end_s - last.start_s
+            joules = None if last.millijoules is None else joules_from_millijoules(float(last.millijoules))
+            row["last_interval"] = {
+                "seconds": seconds,
+                "joules": joules,
+                "watts": None if joules is None or seconds <= 0.0 else joules / seconds,
+                "refused": None if last.refusal is None else last.refusal.value,
+            }
+        return row
+
+    def _read(self, now_s: float) -> None:
+        """Hand new readings to their domains, and make domains where engines come to share or show counters."""
+        found = groups((timeline.state for timeline in self._timelines.values()), self._node_readings())
+        for group, reading in found.items():
+            if group not in self._domains:
+                self._establish(group, now_s)
+            self._domains[group].read(reading.values, reading.read_s)
+        for group, domain in self._domains.items():
+            if group not in found:
+                domain.silent(now_s)
+
+    def _establish(self, group: Group, now_s: float) -> None:
+        members = [self._timelines[key] for key in sorted(group.endpoints)]
+        for member in members:
+            if member in self._group_of:
+                self._dissolve(self._group_of[member])
+        self._domains[group] = Domain(
+            members,
+            self._settings.limits,
+            accelerators=_accelerators(members[0].state) if len(members) == 1 else None,
+            stranger=group.stranger,
+            refused=self.totals.refused,
+            now_s=now_s,
+            metered=self._metered,
+            unix_offset_s=lambda: self._clock.unix() - self._clock.monotonic(),
+        )
+        self._group_of |= dict.fromkeys(members, group)
+
+    def _dissolve(self, group: Group) -> None:
+        for member in self._domains.pop(group).members:
+            del self._group_of[member]
+
+    def _tell_settled(self, now_s: float) -> None:
+        still: deque[Followed] = deque()
+        for followed in self._waiting:
+            assert followed.ended is not None
+            ended_s = followed.ended.ended_s
+            if now_s - ended_s > self._settings.longest_wait_s or all(
+                self._settled_until(engine) >= ended_s for engine in followed.engines
+            ):
+                self._tell(followed)
+            else:
+                still.append(followed)
+        self._waiting = still
+
+    def _settled_until(self, engine: Timeline) -> float:
+        group = self._group_of.get(engine)
+        return float("inf") if group is None else self._domains[group].settled_until_s
+
+    def _tell(self, followed: Followed) -> None:
+        request = followed.ended
+        assert request is not None
+        coverage = followed.coverage()
+        if coverage <= 0.0:
+            metered = all(engine in self._group_of for engine in followed.engines)
+            self._tell_without(request, WithoutEnergy.UNCOVERED if metered else WithoutEnergy.NO_COUNTER)
+            return
+        offset_s = self._clock.unix() - self._clock.monotonic()
+        drew = followed.start_s <= followed.end_s
+        self.totals.with_energy += 1
+        self._sinks.measured(
+            request,
+            RequestEnergy(
+                start_unix_s=(followed.start_s if drew else request.dispatched_s) + offset_s,
+                end_unix_s=(followed.end_s if drew else request.ended_s) + offset_s,
+                millijoules=followed.millijoules,
+                idle_joules=followed.idle_joules,
+                host_joules=followed.host_joules,
+                accelerator_seconds=followed.accelerator_seconds,
+                coverage=coverage,
+            ),
+        )
+
+    def _tell_without(self, request: FinishedRequest, reason: WithoutEnergy) -> None:
+        self.totals.add_without(reason)
+        self._sinks.measured(request, None)
+
+    def _metered(self, interval: MeteredInterval) -> None:
+        self.totals.add(interval)
+        self._sinks.metered(interval)
+
+    def _weights(self, state: EndpointState) -> OnlineWeights:
+        """Engines of one kind learn together."""
+        traits = state.traits
+        kind = traits.engine or traits.variant or state.endpoint.key
+        known = self._learned.get(kind)
+        if known is None:
+            prior = generic_prior(_accelerators(state) or 1) if traits.engine is None else profile_prior(traits.engine)
+            known = self._learned[kind] = OnlineWeights(prior)
+            self._forget_unused()
+        return known
+
+    def _forget_unused(self) -> None:
+        used = {timeline.learned for timeline in self._timelines.values()}
+        newest = next(reversed(self._learned))
+        self._learned = {kind: learned for kind, learned in self._learned.items() if learned in used or kind == newest}
+
+
+def _accelerators(state: EndpointState) -> int | None:
+    traits = state.traits
+    if traits.engine is not None:
+        return traits.engine.tensor_parallel
+    return None if traits.hardware is None else traits.hardware.accelerators

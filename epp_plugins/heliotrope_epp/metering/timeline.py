@@ -1,0 +1,325 @@
+"""One engine's recent time in slices: what its token counters say of each, and what our requests did in it.
+
+A slice runs from one page of the engine to the next. Requests' work is spread over the slices in which it must have
+happened: a prefill over the time just before the first token, decoded tokens over the time since the last look. For a
+while slices stay open to correction; then they are folded into joules per request by the weights of the engine.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from heliotrope.engine.model import EngineModel
+from heliotrope.engine.work_weights import OnlineWeights
+from heliotrope_epp.datalayer.endpoint import EngineMetrics
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.metering.balance import Balance
+from heliotrope_epp.metering.followed import Followed
+from heliotrope_epp.metering.work import Work, decode_work, prefill_work
+
+_TOKENS_PER_SECOND_WITHOUT_MODEL = 8_000.0
+_NEVER = float("inf")
+_MAX_COVERED = 256
+"""Stretches of time without a gap that are remembered."""
+
+
+@dataclass(slots=True, eq=False)
+class Slice:
+    """The time between two pages; `end_s` is infinite until the second has come."""
+
+    start_s: float
+    end_s: float = _NEVER
+    prompt_tokens: float | None = None
+    """Computed by the engine; None: unknown, as for the next two."""
+    prompts: float | None = None
+    generated: float | None = None
+    running: float | None = None
+    """Mean over its ends."""
+    others_running: float = 0.0
+    """Share of its ends at which the engine had requests of others."""
+    context: float = 0.0
+    """Cached tokens per running request at its end; 0 where unknown."""
+    works: dict[Followed, Work] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end_s - self.start_s
+
+
+@dataclass(slots=True, eq=False)
+class Folded:
+    """A slice in joules by weights."""
+
+    start_s: float
+    end_s: float
+    lines: dict[Followed, float] = field(default_factory=dict)
+    others: float = 0.0
+    busy_s: float = 0.0
+    units: tuple[float, float, float, float, float, float] = (0.0,) * 6
+    """Work of all in the order of `WorkWeights`."""
+    known: bool = True
+    """False where the engine's tokens are unknown: then nobody knows what is ours."""
+    asleep: bool = False
+
+
+class Timeline:
+    """Owned by the meter; times are monotonic."""
+
+    def __init__(self, state: EndpointState, weights: OnlineWeights, now_s: float) -> None:
+        self.state = state
+        self.learned = weights
+        self.slices: deque[Slice] = deque([Slice(now_s)])
+        """Oldest first; the last one is still going on."""
+        self.folded_until_s = now_s
+        self._page: EngineMetrics | None = None
+        self._others_there = False
+        self._computed: float | None = None
+        self._prompts = Balance()
+        self._prompt_tokens = Balance()
+        self._tokens = Balance()
+        self._in_flight = 0
+        self._busy_since_s = 0.0
+        self._busy: deque[tuple[float, float]] = deque()
+        self._covered: deque[tuple[float, float]] = deque(maxlen=_MAX_COVERED)
+        self._unwatched: dict[Followed, None] = {}
+        self.tokens_per_sequence_second: float | None = None
+        """How fast a sequence decoded lately."""
+
+    @property
+    def key(self) -> str:
+        """The endpoint's."""
+        return self.state.endpoint.key
+
+    @property
+    def engine(self) -> EngineModel | None:
+        """The endpoint's step model, if its variant names one."""
+        return self.state.traits.engine
+
+    def prefill_seconds(self, uncached: float, cached: float) -> float:
+        """How long a prompt keeps the engine."""
+        engine, whole = self.engine, uncached + cached
+        if engine is None:
+            return uncached / _TOKENS_PER_SECOND_WITHOUT_MODEL
+        return float(engine.prefill_seconds(uncached, 1.0, whole * whole - cached * cached))
+
+    def started(self, followed: Followed, now_s: float) -> None:
+        """A request of ours went to the engine."""
+        if self._in_flight == 0:
+            self._busy_since_s = now_s
+        self._in_flight += 1
+        if not followed.request.streaming:
+            self._unwatched[followed] = None
+
+    def stopped(self, followed: Followed, now_s: float) -> None:
+        """It is there no more."""
+        self._unwatched.pop(followed, None)
+        self._in_flight -= 1
+        if self._in_flight == 0:
+            self._busy.append((self._busy_since_s, now_s))
+
+    def page(self) -> bool:
+        """Look at the engine's page; True if it is a new one, which ends a slice."""
+        page, before = self.state.metrics, self._page
+        if page is None or page is before or page.scraped_s <= self.slices[-1].start_s:
+            return False
+        self._page = page
+        present = self.slices[-1]
+        present.end_s = page.scraped_s
+        self.slices.append(Slice(page.scraped_s))
+        computed = self._computed_prompt_tokens(page)
+        if before is not None:
+            self._count(present, before, page, computed)
+        self._computed = computed
+        return True
+
+    def _count(self, ended: Slice, before: EngineMetrics, page: EngineMetrics, computed: float | None) -> None:
+        ended.prompt_tokens = _risen(self._computed, computed)
+        ended.prompts = _risen(before.first_tokens_total, page.first_tokens_total)
+        ended.generated = _risen(before.generation_tokens_total, page.generation_tokens_total)
+        running = [each.running for each in (before, page) if each.running is not None]
+        ended.running = sum(running) / len(running) if running else None
+        there = (page.running or 0.0) + (page.waiting or 0.0) > self.state.inflight_at_scrape
+        ended.others_running = (self._others_there + there) / 2.0
+        self._others_there = there
+        if page.kv_usage is not None and page.block_size is not None and page.num_blocks is not None and page.running:
+            ended.context = page.kv_usage * page.block_size * page.num_blocks / page.running
+
+    def _computed_prompt_tokens(self, page: EngineMetrics) -> float | None:
+        """Cumulative, by source where the engine tells.
+
+        Else those that were asked for less those that were cached; engines count the latter earlier, so that the
+        difference may fall for a moment.
+        """
+        if page.computed_prompt_tokens_total is not None:
+            return page.computed_prompt_tokens_total
+        total, hits = page.prompt_tokens_total, page.prefix_cache_hits_total or 0.0
+        if total is None:
+            return None
+        before = self._page
+        restarted = before is not None and (before.prompt_tokens_total or 0.0) > total
+        return total - hits if self._computed is None or restarted else max(total - hits, self._computed)
+
+    def give_up_waiting(self, now_s: float, longest_s: float) -> None:
+        """End a slice as unknown when the engine's page has not come for too long."""
+        present = self.slices[-1]
+        if now_s - present.start_s > longest_s:
+            present.end_s = now_s
+            self.slices.append(Slice(now_s))
+            self._page = None
+
+    def spread(self, followed: Followed, work: Work, start_s: float, end_s: float) -> None:
+        """Lay work over the time in which it happened; what is folded already gets none of it."""
+        slices = self.slices
+        start_s = max(start_s, slices[0].start_s)
+        end_s = max(end_s, start_s)
+        length = end_s - start_s
+        for each in reversed(slices):
+            if each.start_s > end_s:
+                continue
+            overlap = min(each.end_s, end_s) - max(each.start_s, start_s)
+            if length <= 0.0:
+                share = 1.0
+            elif overlap <= 0.0:
+                break
+            else:
+                share = overlap / length
+            own = each.works.get(followed)
+            if own is None:
+                own = each.works[followed] = Work()
+            own.add(work, share)
+            if each.start_s <= start_s:
+                break
+
+    def cover(self, start_s: float, end_s: float) -> None:
+        """The energy of this time was shared out; times come in order."""
+        if self._covered and self._covered[-1][1] >= start_s:
+            self._covered[-1] = (self._covered[-1][0], end_s)
+        else:
+            self._covered.append((start_s, end_s))
+
+    def covered(self, start_s: float, end_s: float) -> float:
+        """For how long of a time the energy was shared out."""
+        seconds = 0.0
+        for a, b in reversed(self._covered):
+            if b <= start_s:
+                break
+            seconds += max(min(b, end_s) - max(a, start_s), 0.0)
+        return seconds
+
+    def withdraw(self, followed: Followed) -> None:
+        """Take back all of a request's work that is not folded."""
+        for each in self.slices:
+            each.works.pop(followed, None)
+
+    def fold(self, until_s: float) -> Iterator[Folded]:
+        """The slices that ended by then, oldest first, each once."""
+        while self.slices[0].end_s <= until_s:
+            ended = self.slices.popleft()
+            self.folded_until_s = ended.end_s
+            yield self._folded(ended)
+        while self._busy and self._busy[0][1] <= self.folded_until_s:
+            self._busy.popleft()
+
+    def _folded(self, ended: Slice) -> Folded:
+        folded = Folded(ended.start_s, ended.end_s, busy_s=self._busy_seconds(ended))
+        folded.asleep = self._page is not None and bool(self._page.asleep)
+        for followed in self._unwatched:
+            self._guess(followed, ended)
+        for followed, work in ended.works.items():
+            followed.folded.add(work)
+        if ended.prompt_tokens is None or ended.generated is None:
+            folded.known = False
+            return folded
+        whole = Work()
+        for work in ended.works.values():
+            whole.add(work)
+        others = self._others(ended, whole)
+        batch = self._batch(ended, whole, others, folded.busy_s)
+        weights = self.learned.weights
+        folded.lines = {followed: work.joules(weights, batch) for followed, work in ended.works.items()}
+        folded.others = others.joules(weights, batch)
+        if others.tokens or others.prompt_tokens:
+            folded.busy_s = max(folded.busy_s, ended.seconds * max(ended.others_running, 0.5))
+        if whole.decode_seconds > 0.0 and whole.tokens > 0.0:
+            self._learn_pace(whole.tokens / whole.decode_seconds, whole.decode_seconds)
+        whole.add(others)
+        folded.units = (
+            whole.prompts,
+            whole.prompt_tokens,
+            whole.prompt_squares,
+            whole.tokens / batch,
+            whole.tokens,
+            whole.cached_tokens,
+        )
+        return folded
+
+    def _others(self, ended: Slice, own: Work) -> Work:
+        assert ended.prompt_tokens is not None
+        assert ended.generated is not None
+        seconds = ended.seconds
+        prompt_tokens = self._prompt_tokens.others(ended.prompt_tokens, own.prompt_tokens, seconds)
+        prompts = 0.0 if ended.prompts is None else self._prompts.others(ended.prompts, own.prompts, seconds)
+        tokens = max(self._tokens.others(ended.generated, own.tokens + own.prompts, seconds) - prompts, 0.0)
+        context = own.cached_tokens / own.tokens if own.tokens else ended.context
+        squares = prompt_tokens * prompt_tokens / prompts if prompts >= 1.0 else 0.0
+        return Work(prompts, prompt_tokens, squares, tokens, tokens * context)
+
+    def _batch(self, ended: Slice, own: Work, others: Work, busy_s: float) -> float:
+        """Sequences per decode step: all that decode get one token each per step."""
+        if own.tokens <= 0.0:
+            return max(ended.running or 1.0, 1.0)
+        decoding_s = min(own.decode_seconds, busy_s)
+        ours = own.decode_seconds / decoding_s if decoding_s > 0.0 else 1.0
+        return max(ours * (own.tokens + others.tokens) / own.tokens, 1.0)
+
+    def _busy_seconds(self, ended: Slice) -> float:
+        """Of a slice, with a request of ours in flight, or of others where the engine shows them."""
+        start_s, end_s = ended.start_s, ended.end_s
+        own = sum(max(min(b, end_s) - max(a, start_s), 0.0) for a, b in self._busy)
+        if self._in_flight:
+            own += max(end_s - max(self._busy_since_s, start_s), 0.0)
+        return max(min(own, ended.seconds), ended.others_running * ended.seconds)
+
+    def _guess(self, followed: Followed, ended: Slice) -> None:
+        """Work of a request in flight whose answer cannot be watched: as its first token is due and others decode."""
+        if followed.ended is not None:
+            return
+        seconds = self.prefill_seconds(followed.uncached, followed.cached)
+        first_s = max(followed.request.first_token_due_s, followed.request.dispatched_s + seconds)
+        if followed.prefill is self and seconds > 0.0:
+            overlap = min(ended.end_s, first_s) - max(ended.start_s, first_s - seconds)
+            if overlap > 0.0:
+                work = prefill_work(followed.uncached, followed.cached, overlap / seconds)
+                self.spread_in(ended, followed, work)
+        if followed.decode is self:
+            overlap = ended.end_s - max(ended.start_s, first_s)
+            pace = self._pace(ended)
+            if overlap > 0.0 and pace > 0.0:
+                done = followed.folded.tokens
+                self.spread_in(ended, followed, decode_work(pace * overlap, followed.context + done, overlap))
+
+    def spread_in(self, within: Slice, followed: Followed, work: Work) -> None:
+        """Lay work into one slice."""
+        own = within.works.get(followed)
+        if own is None:
+            own = within.works[followed] = Work()
+        own.add(work)
+
+    def _pace(self, ended: Slice) -> float:
+        """Tokens per second of one decoding sequence."""
+        if ended.generated is None or ended.seconds <= 0.0:
+            return self.tokens_per_sequence_second or 0.0
+        sequences = max(ended.running or 0.0, 1.0)
+        return ended.generated / sequences / ended.seconds
+
+    def _learn_pace(self, pace: float, seconds: float) -> None:
+        before = self.tokens_per_sequence_second
+        self.tokens_per_sequence_second = (
+            pace if before is None else before + (pace - before) * min(seconds / 10.0, 1.0)
+        )
+
+
+def _risen(before: float | None, now: float | None) -> float | None:
+    """None where it is unknown, or fell because the engine started again."""
+    return None if before is None or now is None or now < before else now - before

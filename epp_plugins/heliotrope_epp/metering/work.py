@@ -1,0 +1,49 @@
+"""Work of requests on one engine, laid out in time."""
+
+from dataclasses import dataclass
+
+from heliotrope.engine.work_weights import WorkWeights
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """Units of work as in `WorkWeights`, decode steps left to whoever knows the batch."""
+
+    prompts: float = 0.0
+    prompt_tokens: float = 0.0
+    prompt_squares: float = 0.0
+    tokens: float = 0.0
+    """Decoded; the first token of an answer comes out of its prefill and is none."""
+    cached_tokens: float = 0.0
+    """Σ over the decode steps of the tokens whose KV was read."""
+    decode_seconds: float = 0.0
+
+    def add(self, other: "Work", share: float = 1.0) -> None:
+        """Add a share of other work."""
+        self.prompts += share * other.prompts
+        self.prompt_tokens += share * other.prompt_tokens
+        self.prompt_squares += share * other.prompt_squares
+        self.tokens += share * other.tokens
+        self.cached_tokens += share * other.cached_tokens
+        self.decode_seconds += share * other.decode_seconds
+
+    def joules(self, weights: WorkWeights, batch: float) -> float:
+        """What it draws by weights, its steps shared by a batch."""
+        return (
+            weights.prompt * self.prompts
+            + weights.prompt_token * self.prompt_tokens
+            + weights.prompt_square * self.prompt_squares
+            + (weights.step / batch + weights.token) * self.tokens
+            + weights.cached_token * self.cached_tokens
+        )
+
+
+def prefill_work(uncached: float, cached: float, share: float = 1.0) -> Work:
+    """The prefill of one prompt, or a share of it."""
+    whole = uncached + cached
+    return Work(prompts=share, prompt_tokens=share * uncached, prompt_squares=share * (whole * whole - cached * cached))
+
+
+def decode_work(tokens: float, context: float, seconds: float) -> Work:
+    """Decoding of some tokens of one sequence that begins with a context of so many tokens."""
+    return Work(tokens=tokens, cached_tokens=tokens * (context + tokens / 2.0), decode_seconds=seconds)
