@@ -107,11 +107,13 @@ class LedgerWriter:
             self._append(now)
         if self._journal.rotate_if_due(now):
             self._compact.set()
-        waited_s = self._ledger.waiting_seconds
+        # Before the entries are taken, so that at no moment they seem to be written.
+        self._unwritten_since_s = self._clock.monotonic() - self._ledger.waiting_seconds
         self._unwritten = self._ledger.take()
         if self._unwritten:
-            self._unwritten_since_s = self._clock.monotonic() - waited_s
             self._append(now)
+        else:
+            self._unwritten_since_s = None
 
     def _append(self, now_unix_s: float) -> None:
         slot = self._settings.slot_seconds
