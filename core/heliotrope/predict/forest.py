@@ -195,7 +195,8 @@ class _Builder:
         if np.abs(values).max() > MAX_LEAF:
             raise InvalidModelError(f"{path}.leaf_value", f"must lie within ±{MAX_LEAF:g}")
         feature = _whole(tree, "split_feature", inner, path, 0, self._width - 1)
-        threshold = _numbers(tree, "threshold", inner, path)
+        # A split of what is known from what is unknown has no bound: LightGBM writes inf.
+        threshold = _numbers(tree, "threshold", inner, path, unbounded=True)
         decision = _whole(tree, "decision_type", inner, path, 0, 11)
         left = _whole(tree, "left_child", inner, path, -leaves, inner - 1)
         right = _whole(tree, "right_child", inner, path, -leaves, inner - 1)
@@ -281,7 +282,7 @@ def _depth(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int, path:
     return depth
 
 
-def _numbers(tree: dict[str, str], name: str, count: int, path: str) -> NDArray[np.float64]:
+def _numbers(tree: dict[str, str], name: str, count: int, path: str, *, unbounded: bool = False) -> NDArray[np.float64]:
     text = tree.get(name)
     if text is None:
         if count == 0:
@@ -293,7 +294,7 @@ def _numbers(tree: dict[str, str], name: str, count: int, path: str) -> NDArray[
         raise InvalidModelError(f"{path}.{name}", "must be numbers") from None
     if len(numbers) != count:
         raise InvalidModelError(f"{path}.{name}", f"must have {count} numbers, not {len(numbers)}")
-    if not all(math.isfinite(each) for each in numbers):
+    if not all(math.isfinite(each) or (unbounded and each == math.inf) for each in numbers):
         raise InvalidModelError(f"{path}.{name}", "must be finite")
     return numbers
 
