@@ -37,7 +37,7 @@ from heliotrope_epp.director.director import Director
 from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.learning.learner import Learner
 from heliotrope_epp.ledger.runtime import Accounts
-from heliotrope_epp.outcomes.meter import NoMeter
+from heliotrope_epp.metering.metering import Metering
 from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
@@ -154,7 +154,7 @@ class Picker:
         for name in register_installed(registry):
             _log.info("plugins installed", extra={"fields": {"entry_point": name}})
         self._learner = (
-            Learner(settings.learning, clock=clock, random=random.Random()) if settings.learning.enabled else None
+            None if settings.learning is None else Learner(settings.learning, clock=clock, random=random.Random())
         )
         context = PluginContext(
             carbon=self._store,
@@ -193,13 +193,20 @@ class Picker:
         if self._learner is not None:
             self._sinks.add(self._learner)
             self._metrics_registry.register(self._learner.collector())
+        self._metering = Metering(
+            settings.metering,
+            self._sinks,
+            progress=lambda: self._server.inflight(),
+            clock=clock,
+            registry=self._metrics_registry,
+        )
         self._director = Director(
             store=self._store,
             pipeline=self._pipeline,
             output_lengths=OutputLengths(),
             metrics=Metrics(self._metrics_registry),
             decisions=self._decisions,
-            meter=NoMeter(self._sinks),
+            meter=self._metering.requests,
             clock=clock,
             settings=settings.director,
             tracer=None if self._tracing is None else self._tracing.tracer,
@@ -225,6 +232,7 @@ class Picker:
         """
         s = self._settings
         if self._learner is not None:
+            await self._learner.prepare()
             # Ended last, so that it learns from what the others settle when they close.
             stack.push_async_callback(_cancelled, tasks.start(self._learner.run(), "learning"))
         self._accounts.start()
@@ -236,6 +244,7 @@ class Picker:
         if self._scrapes:
             self._store.listen(self._scraper)
         self._store.listen(_Forgetting(self._pipeline))
+        await self._metering.start(stack, self._store)
         stack.push_async_callback(self._signals.close)
         self._metrics_registry.register(
             StateCollector(
@@ -350,6 +359,7 @@ class Picker:
             stale_after_s=self._settings.director.metrics_stale_after_s,
             source_healthy=self._source.healthy,
             problems=self._problems(),
+            energy=self._metering.row,
         )
         return document | {"learning": None if self._learner is None else self._learner.document()}
 

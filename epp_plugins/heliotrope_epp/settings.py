@@ -7,6 +7,7 @@ from heliotrope_epp.datalayer.resources import PoolRef
 from heliotrope_epp.director.director import DirectorSettings
 from heliotrope_epp.learning.settings import LearningSettings
 from heliotrope_epp.ledger.settings import LedgerSettings
+from heliotrope_epp.metering.settings import MeteringSettings
 from heliotrope_epp.tracing.settings import TracingSettings
 from heliotrope_epp.transport.interface import Limits, Tls
 
@@ -38,7 +39,9 @@ class EppSettings:
     director: DirectorSettings = field(default_factory=DirectorSettings)
     limits: Limits = field(default_factory=Limits)
     tracing: TracingSettings = field(default_factory=TracingSettings)
-    learning: LearningSettings = field(default_factory=LearningSettings)
+    learning: LearningSettings | None = None
+    """None: every estimate is analytic."""
+    metering: MeteringSettings = field(default_factory=MeteringSettings)
     ledger: LedgerSettings | None = None
     """None: energy is counted in metrics only."""
     decision_log_size: int = 1_000

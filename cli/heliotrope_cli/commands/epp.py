@@ -42,6 +42,10 @@ def epp(
     otlp_endpoint: str | None = None,
     otlp_protocol: Literal["grpc", "http/protobuf", "console"] | None = None,
     trace_ratio: float | None = None,
+    meter: bool = True,
+    energy_port: int | None = None,
+    energy_path: str = "/metrics",
+    max_accelerator_watts: float = 2_000.0,
     ledger_dir: Path | None = None,
     ledger_slot_seconds: int = 300,
     ledger_max_bytes: int = 1024 * 1024 * 1024,
@@ -83,6 +87,11 @@ def epp(
         otlp_endpoint: URL of the collector, instead of OTEL_EXPORTER_OTLP_ENDPOINT.
         otlp_protocol: How spans travel, instead of OTEL_EXPORTER_OTLP_PROTOCOL; grpc by default.
         trace_ratio: Share of requests to record where no parent decides, in [0, 1], instead of OTEL_TRACES_SAMPLER.
+        meter: Attribute energy to requests where counters of accelerators can be read.
+        energy_port: Port of the exporter of energy counters (DCGM exporter or node agent) on every node; without it
+            they are looked for on the engines' own pages.
+        energy_path: Path of the exporter's page.
+        max_accelerator_watts: A counter that rises faster is not believed.
         ledger_dir: Folder for the ledger of joules, which `heliotrope ledger` and `heliotrope settle` read; without it
             energy is counted in metrics only.
         ledger_slot_seconds: Length of the ledger's slots of time; shorter than the default for replays that play faster
@@ -101,6 +110,7 @@ def epp(
         from heliotrope_epp.director.director import DirectorSettings
         from heliotrope_epp.learning.settings import LearningSettings
         from heliotrope_epp.ledger.settings import LedgerSettings
+        from heliotrope_epp.metering.settings import metering_settings
         from heliotrope_epp.settings import EppSettings, KubernetesSettings
         from heliotrope_epp.tracing.settings import Protocol, TracingFlags, tracing_settings
         from heliotrope_epp.transport.interface import SelfSigned, Tls, TlsFiles
@@ -121,6 +131,12 @@ def epp(
     ):
         if value <= 0:
             raise InvalidInputError(name, "must be above 0")
+    if energy_port is not None and not 0 < energy_port < 65_536:
+        raise InvalidInputError("--energy-port", "must be a port between 1 and 65535")
+    if not energy_path.startswith("/"):
+        raise InvalidInputError("--energy-path", "must begin with /")
+    if not max_accelerator_watts > 0.0:
+        raise InvalidInputError("--max-accelerator-watts", "must be above 0")
     configure(log_level, as_json=log_format == "json", stream=sys.stderr)
     protocol = None if otlp_protocol is None else Protocol(otlp_protocol)
     flags = TracingFlags(tracing, otlp_endpoint, protocol, trace_ratio)
@@ -141,8 +157,11 @@ def epp(
         tls=tls,
         refresh_metrics_interval_s=refresh_metrics_interval,
         director=DirectorSettings(max_inflight=max_inflight, metrics_stale_after_s=metrics_staleness_threshold),
-        learning=LearningSettings(enabled=learn, state_dir=state_dir, trainer_url=trainer_url),
+        learning=LearningSettings(state_dir, trainer_url) if learn else None,
         tracing=traces,
+        metering=metering_settings(
+            enabled=meter, node_port=energy_port, node_path=energy_path, max_watts=max_accelerator_watts
+        ),
         home_region=home_region,
         ledger=None
         if ledger_dir is None

@@ -10,7 +10,7 @@ from heliotrope.predict.sample import Sample
 from heliotrope.predict.targets import TABLES
 from heliotrope_epp.learning.holder import ModelHolder
 
-MAX_WAITING = 128
+MAX_WAITING = 32
 """Samples that one call of `observe` looks at: the newest. More would tell the same and hold up the loop."""
 
 _log = logging.getLogger(__name__)

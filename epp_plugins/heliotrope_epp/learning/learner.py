@@ -1,9 +1,11 @@
 """The picker's part in learning: every finished request goes in, models for decisions come out."""
 
+import asyncio
 from random import Random
 from typing import Any
 
 from heliotrope.predict.sample import Refusal
+from heliotrope.predict.walk import warm_up
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.learning.client import ClientSettings
 from heliotrope_epp.learning.drift import DriftWatch
@@ -55,6 +57,10 @@ class Learner:
 
     def metered(self, interval: MeteredInterval) -> None:
         """Nothing: what an endpoint drew is learned request by request."""
+
+    async def prepare(self) -> None:
+        """Compile what predicts, before requests come: it takes seconds of CPU that they would wait for."""
+        await asyncio.to_thread(warm_up)
 
     async def run(self) -> None:
         """Load, learn and save until cancelled."""

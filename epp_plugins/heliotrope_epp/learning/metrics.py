@@ -82,6 +82,7 @@ def _training(trainer: Trainer) -> Iterator[Metric]:
     for table, size in trainer.window_sizes.items():
         window.add_metric([table], size)
     yield window
+    yield _counter("overflowed_samples", "Samples that came before the state was loaded.", trainer.overflowed)
     yield _counters("trainings", "Trainings by result.", "result", trainer.runs)
     yield _gauge("training", "1 while a training runs.", float(trainer.training_pid is not None))
 

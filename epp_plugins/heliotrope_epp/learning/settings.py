@@ -22,7 +22,6 @@ class TrainingSettings:
 class LearningSettings:
     """Of a picker."""
 
-    enabled: bool = True
     state_dir: Path | None = None
     """What was learned is kept below; None: in memory."""
     trainer_url: str | None = None

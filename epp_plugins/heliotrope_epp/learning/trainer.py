@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
@@ -14,7 +14,7 @@ from heliotrope.predict.window import StratifiedWindow
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.learning import jobs
 from heliotrope_epp.learning.backoff import Backoff
-from heliotrope_epp.learning.drift import DriftWatch
+from heliotrope_epp.learning.drift import MAX_WAITING, DriftWatch
 from heliotrope_epp.learning.keeper import ModelKeeper
 from heliotrope_epp.learning.process import JobError, JobProcess
 from heliotrope_epp.learning.settings import TrainingSettings
@@ -22,6 +22,8 @@ from heliotrope_epp.learning.verdicts import TrainingRecord
 
 PROMOTED = "promoted"
 KEPT = "kept"
+MAX_ARRIVED = 500
+"""Samples that wait for the next tick; at more the windows take them at once."""
 TICK_S = 0.5
 """Between two looks at drift and at whether a training is due."""
 
@@ -51,11 +53,15 @@ class Trainer:
         self._retry: TrainingPlan | None = None
         """The training that failed last."""
         self._not_before_s = 0.0
+        self._arrived: deque[Sample] = deque()
+        """Samples that are not in a window yet."""
         self._windows = _empty_windows()
         self._saved: dict[str, int | None] = dict.fromkeys(TABLES, 0)
         """Samples ever added to a window when it was last written; None: it has to be written again."""
         self.runs: Counter[str] = Counter()
         """Trainings since start by result: `promoted`, `kept`, or the reason of `JobError`."""
+        self.overflowed = 0
+        """Samples that arrived before what was left was loaded, and found no room."""
         self.loaded = asyncio.Event()
         """Set once what an earlier process left was taken up."""
 
@@ -75,14 +81,14 @@ class Trainer:
         return self._process.pid
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Remember samples that were found believable."""
-        for sample in samples:
-            hardware, _, _ = self._windows[sample.table.name].add(sample)
-            self._schedule.sampled(hardware)
-            self._watch.add(sample)
+        """Remember samples that were found believable. They are sorted in together, at the next tick."""
+        self._arrived.extend(samples)
+        if len(self._arrived) > MAX_ARRIVED:
+            self._settle()
 
     def flush(self) -> int:
         """Forget all samples; returns how many there were."""
+        self._settle()
         forgotten = sum(self.window_sizes.values())
         self._windows = _empty_windows()
         self._saved = dict.fromkeys(TABLES, None)
@@ -106,6 +112,7 @@ class Trainer:
 
     async def save_windows(self) -> None:
         """Write the windows that have changed."""
+        self._settle()
         for name, window in self._windows.items():
             added = window.added
             if added != self._saved[name]:
@@ -115,15 +122,27 @@ class Trainer:
     async def _load(self) -> None:
         learned = await self._keeper.load()
         windows = await asyncio.to_thread(_filled_windows, learned.windows)
-        arrived, self._windows = self._windows, windows
+        self._windows = windows
         self._saved = {name: window.added for name, window in windows.items()}
         if not self._keeper.current.models:
             for hardware, count in _by_hardware(windows).items():
                 for _ in range(count):
                     self._schedule.sampled(hardware)
-        for window in arrived.values():
-            for sample in window.samples():
-                windows[sample.table.name].add(sample)
+
+    def _settle(self) -> None:
+        """Move what has arrived into the windows."""
+        if not self.loaded.is_set():
+            while len(self._arrived) > MAX_ARRIVED:
+                self._arrived.popleft()
+                self.overflowed += 1
+            return
+        arrived = list(self._arrived)
+        self._arrived.clear()
+        for name, window in self._windows.items():
+            for hardware, _, _ in window.add_many([sample for sample in arrived if sample.table.name == name]):
+                self._schedule.sampled(hardware)
+        for sample in arrived[-MAX_WAITING:]:
+            self._watch.add(sample)
 
     async def _save_for_ever(self) -> None:
         while True:
@@ -136,6 +155,7 @@ class Trainer:
     async def _watch_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
+            self._settle()
             for drift in self._watch.observe():
                 self._schedule.drifted(drift)
 
@@ -151,6 +171,7 @@ class Trainer:
 
     async def _train(self, plan: TrainingPlan) -> None:
         started_s = self._clock.monotonic()
+        self._settle()
         self._schedule.started(started_s)
         samples = {name: window.samples() for name, window in self._windows.items()}
         detail, targets = "", []
