@@ -1,6 +1,6 @@
 """`/debug/state`: endpoints, regions and policy as decisions see them at this moment."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -16,8 +16,9 @@ def state_document(
     stale_after_s: float,
     source_healthy: bool,
     problems: Sequence[str],
+    energy: Callable[[str], Mapping[str, Any] | None],
 ) -> dict[str, Any]:
-    """Plain data; unknown is None."""
+    """Plain data; unknown is None. `energy` tells of an endpoint's counters."""
     world = store.world
     return {
         "generation": store.generation,
@@ -36,7 +37,9 @@ def state_document(
             }
             for view in store.regions().values()
         ],
-        "endpoints": [_endpoint(state, now_s, stale_after_s) for state in store.states()],
+        "endpoints": [
+            _endpoint(state, now_s, stale_after_s) | {"energy": energy(state.endpoint.key)} for state in store.states()
+        ],
     }
 
 
