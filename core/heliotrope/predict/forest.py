@@ -166,12 +166,16 @@ def _pairs(block: str, path: str) -> dict[str, str]:
     return pairs
 
 
+_OBJECTIVES = ("regression", "regression_l1")
+"""Whose trees add up to the prediction itself."""
+
+
 def _check_header(header: dict[str, str], feature_names: tuple[str, ...], path: str) -> None:
     if header.get("version") != "v4":
         raise InvalidModelError(f"{path}.version", f"must be v4, not {header.get('version')!r}")
     if header.get("num_class") != "1" or header.get("num_tree_per_iteration") != "1":
         raise InvalidModelError(f"{path}.num_class", "must be 1: a regression predicts one number")
-    if header.get("objective", "").partition(" ")[0] != "regression":
+    if header.get("objective", "").partition(" ")[0] not in _OBJECTIVES:
         raise InvalidModelError(f"{path}.objective", f"must be regression, not {header.get('objective')!r}")
     if tuple(header.get("feature_names", "").split(" ")) != feature_names:
         raise InvalidModelError(f"{path}.feature_names", "are not the features of this version; train again")
