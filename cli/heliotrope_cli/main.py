@@ -8,7 +8,7 @@ from rich.console import Console
 
 import heliotrope
 from heliotrope.errors import HeliotropeError
-from heliotrope_cli.commands import crds, demo, epp, operator, trainer
+from heliotrope_cli.commands import crds, demo, epp, operator, savings, trainer
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -26,6 +26,7 @@ def build_app() -> App:
     app.command(epp.epp)
     app.command(operator.operator)
     app.command(crds.crds)
+    app.command(savings.savings)
     app.command(trainer.trainer)
     app.command(version)
     return app

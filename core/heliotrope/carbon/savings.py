@@ -31,6 +31,7 @@ from heliotrope.carbon.bootstrap import (
     difference_of_ratios,
     relative_change_of_ratios,
 )
+from heliotrope.units import SECONDS_PER_HOUR
 
 MIN_REQUESTS = 100
 """Requests of either arm without which nothing is said."""
@@ -185,18 +186,19 @@ def compare(
     judged = [row for row in rows if row.arm in (Arm.STEERED, Arm.HOLDOUT)]
     requests = {arm: sum(row.requests for row in rows if row.arm is arm) for arm in Arm}
     held = requests[Arm.HOLDOUT] > 0
-    slots = [floor(row.slot_unix_s / slot_seconds) for row in judged]
+    row_seconds = _row_seconds(judged, slot_seconds)
+    slots = [floor(row.slot_unix_s / row_seconds) for row in judged]
     first, last = (min(slots), max(slots)) if slots else (0, -1)
-    length = block_length(last - first + 1, slot_seconds)
+    length = block_length(last - first + 1, row_seconds)
     draws = _Draws(length, confidence, resamples, seed)
-    shared, known = _shared_share(judged, slots)
+    shared, known = _shared_share(judged)
     tables = {metric: _table(judged, slots, metric, first, last) for metric in Metric}
     return Savings(
         evidence=evidence(holdout=held),
-        start_unix_s=first * slot_seconds if slots else float("nan"),
-        end_unix_s=(last + 1) * slot_seconds if slots else float("nan"),
+        start_unix_s=first * row_seconds if slots else float("nan"),
+        end_unix_s=(last + 1) * row_seconds if slots else float("nan"),
         slot_seconds=slot_seconds,
-        block_seconds=length * slot_seconds,
+        block_seconds=length * row_seconds,
         requests=requests,
         overall=tuple(_comparison(metric, list(table.values()), draws) for metric, table in tables.items())
         if held
@@ -350,14 +352,23 @@ def _classes(
     )
 
 
-def _shared_share(rows: Sequence[ArmTotals], slots: Sequence[int]) -> tuple[float, bool]:
-    steered = {(slot, row.place) for row, slot in zip(rows, slots, strict=True) if row.arm is Arm.STEERED}
-    held = [(slot, row) for row, slot in zip(rows, slots, strict=True) if row.arm is Arm.HOLDOUT]
-    count = sum(row.requests for _, row in held)
+def _row_seconds(rows: Sequence[ArmTotals], slot_seconds: float) -> float:
+    """An hour where blocks are no shorter than that anyway: a year of short slots takes no more room than it must."""
+    times = [row.slot_unix_s for row in rows]
+    span = max(times) - min(times) if times else 0.0
+    return (
+        SECONDS_PER_HOUR if slot_seconds < SECONDS_PER_HOUR and span >= MIN_BLOCKS * SECONDS_PER_HOUR else slot_seconds
+    )
+
+
+def _shared_share(rows: Sequence[ArmTotals]) -> tuple[float, bool]:
+    steered = {(row.slot_unix_s, row.place) for row in rows if row.arm is Arm.STEERED and row.requests}
+    held = [row for row in rows if row.arm is Arm.HOLDOUT and row.requests]
+    count = sum(row.requests for row in held)
     if count == 0:
         return float("nan"), False
-    shared = sum(row.requests for slot, row in held if (slot, row.place) in steered)
-    return shared / count, all(row.place for _, row in held)
+    shared = sum(row.requests for row in held if (row.slot_unix_s, row.place) in steered)
+    return shared / count, all(row.place for row in held)
 
 
 def blocks_needed(savings: Savings) -> int:
