@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from heliotrope.carbon.arms import Arm
 from heliotrope.carbon.bootstrap import Interval
@@ -102,15 +103,15 @@ def lines(
         return [head, f"Savings are {wording(holdout=False)}.", _NO_HOLDOUT]
     found = [_sentence(c, savings) for c in savings.overall if c.metric in (Metric.GRAMS, Metric.JOULES)]
     covered = ", ".join(f"{arm.value} {share:.1%}" for arm, share in coverage.items() if isfinite(share))
-    return [
-        head,
-        *found,
+    intervals = (
         f"Intervals are {savings.overall[0].difference.confidence:.0%} block-bootstrap intervals over blocks of "
-        f"{_span(savings.block_seconds)}. Counters saw the energy of {covered} of the requests.",
-        f"{savings.shared_share:.0%} of the held-out requests ended in a region, variant and {savings.slot_seconds:g} s "
-        f"in which steered ones did too. {savings.interference}",
-        *(f"Note: {caveat}." for caveat in caveats),
-    ]
+        f"{_span(savings.block_seconds)}. Counters saw the energy of {covered} of the requests."
+    )
+    interference = (
+        f"{savings.shared_share:.0%} of the held-out requests ended in a region, variant and "
+        f"{savings.slot_seconds:g} s in which steered ones did too. {savings.interference}"
+    )
+    return [head, *found, intervals, interference, *(f"Note: {caveat}." for caveat in caveats)]
 
 
 def _sentence(c: Comparison, savings: Savings) -> str:
@@ -125,8 +126,8 @@ def _sentence(c: Comparison, savings: Savings) -> str:
     needed = ""
     if c.requests_needed is not None:
         needed = (
-            f" To tell a change of {RESOLVED_CHANGE:.0%} from none takes about {c.requests_needed:,} held-out requests; "
-            f"there are {c.holdout_requests:,}."
+            f" To tell a change of {RESOLVED_CHANGE:.0%} from none takes about {c.requests_needed:,} held-out "
+            f"requests; there are {c.holdout_requests:,}."
         )
     return f"{what}: no difference can be told ({_signed(c.change.low)} to {_signed(c.change.high)}).{needed}"
 
@@ -135,8 +136,8 @@ def _needs(c: Comparison, savings: Savings) -> str:
     parts = []
     if min(c.holdout_requests, c.steered_requests) < MIN_REQUESTS:
         parts.append(
-            f"at least {MIN_REQUESTS} requests of known value in each arm (there are {c.holdout_requests:,} held out and "
-            f"{c.steered_requests:,} steered)"
+            f"at least {MIN_REQUESTS} requests of known value in each arm (there are {c.holdout_requests:,} held out "
+            f"and {c.steered_requests:,} steered)"
         )
     if c.difference.blocks < MIN_BLOCKS:
         parts.append(
@@ -163,7 +164,7 @@ def class_table(savings: Savings, metric: Metric) -> Table:
     for stratum in savings.classes:
         for c in stratum.comparisons:
             if c.metric is metric:
-                table.add_row(_shown(stratum.name), f"{stratum.share:.1%}", *_cells(c)[1:])
+                table.add_row(Text(_shown(stratum.name)), f"{stratum.share:.1%}", *_cells(c)[1:])
     return table
 
 

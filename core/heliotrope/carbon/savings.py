@@ -356,9 +356,7 @@ def _row_seconds(rows: Sequence[ArmTotals], slot_seconds: float) -> float:
     """An hour where blocks are no shorter than that anyway: a year of short slots takes no more room than it must."""
     times = [row.slot_unix_s for row in rows]
     span = max(times) - min(times) if times else 0.0
-    return (
-        SECONDS_PER_HOUR if slot_seconds < SECONDS_PER_HOUR and span >= MIN_BLOCKS * SECONDS_PER_HOUR else slot_seconds
-    )
+    return max(slot_seconds, SECONDS_PER_HOUR) if span >= MIN_BLOCKS * SECONDS_PER_HOUR else slot_seconds
 
 
 def _shared_share(rows: Sequence[ArmTotals]) -> tuple[float, bool]:

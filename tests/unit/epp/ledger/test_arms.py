@@ -98,7 +98,7 @@ def test_several_policies_must_be_told_apart(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="llm/green, llm/other"):
         read_arms(tmp_path)
     assert read_arms(tmp_path, policy="llm/other").policy == "llm/other"
-    with pytest.raises(InvalidInputError, match="'x' has enforced nothing.*llm/green"):
+    with pytest.raises(InvalidInputError, match=r"'x' has enforced nothing.*llm/green"):
         read_arms(tmp_path, policy="x")
 
 
