@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite
 
 from heliotrope.errors import InvalidInputError
 
@@ -42,6 +42,8 @@ class Series:
     values_g_per_kwh: tuple[float, ...]
     estimated: tuple[bool | None, ...]
     last_holds_s: float
+    longest_hold_s: float = inf
+    """Beyond it a gap is a gap: the series covers nothing there."""
 
     @classmethod
     def from_points(cls, points: Sequence[Point], last_holds_s: float = 3600.0) -> "Series":
@@ -83,7 +85,7 @@ class Series:
             return None
         weighted, time = 0.0, start_unix_s
         while time < end_unix_s:
-            if index >= len(self.times_unix_s) or time >= self._end_of(index):
+            if index >= len(self.times_unix_s) or not self.times_unix_s[index] <= time < self._end_of(index):
                 return None
             until = min(end_unix_s, self._end_of(index))
             weighted += self.values_g_per_kwh[index] * (until - time)
@@ -92,7 +94,7 @@ class Series:
 
     def _end_of(self, index: int) -> float:
         if index + 1 < len(self.times_unix_s):
-            return self.times_unix_s[index + 1]
+            return min(self.times_unix_s[index + 1], self.times_unix_s[index] + self.longest_hold_s)
         return self.times_unix_s[index] + self.last_holds_s
 
 
@@ -119,4 +121,5 @@ class Replay:
             values_g_per_kwh=series.values_g_per_kwh,
             estimated=series.estimated,
             last_holds_s=series.last_holds_s / self.speed,
+            longest_hold_s=series.longest_hold_s / self.speed,
         )

@@ -45,7 +45,7 @@ def read_table(data: bytes, columns: Columns, *, compressed: bool = False) -> Se
     Raises:
         InvalidInputError: if a column, a time or a value cannot be read; the path names the row.
     """
-    text = (_decompressed(data) if compressed else data).decode("utf-8-sig", errors="replace")
+    text = (decompressed(data) if compressed else data).decode("utf-8-sig", errors="replace")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     points = list(_points(reader, columns))
     if not points:
@@ -94,7 +94,12 @@ def _point(row: list[str], number: int, time: int, value: int, estimated: int | 
     return None if intensity != intensity else Point(start, intensity, guessed)
 
 
-def _decompressed(data: bytes) -> bytes:
+def decompressed(data: bytes) -> bytes:
+    """What gzip data holds, bounded in size.
+
+    Raises:
+        InvalidInputError: if it is not gzip, cut off, or too large.
+    """
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         text = unpacker.decompress(data, MAX_BYTES + 1)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,3 +67,15 @@ def test_times_without_offset_are_utc() -> None:
     assert unix_seconds("2022-01-01T00:00:00") == unix_seconds("2022-01-01T01:00:00+01:00") == 1640995200.0
     with pytest.raises(InvalidInputError, match="not an RFC 3339 time"):
         unix_seconds("yesterday")
+
+
+def test_a_value_does_not_hold_over_a_gap() -> None:
+    points = [Point(0.0, 100.0), Point(300.0, 200.0), Point(3_000.0, 400.0)]
+    series = replace(Series.from_points(points, last_holds_s=300.0), longest_hold_s=600.0)
+    assert series.average(0.0, 600.0) == pytest.approx(150.0)
+    assert series.at(899.0) == points[1]
+    assert series.at(900.0) is None
+    assert series.average(600.0, 1_200.0) is None
+    assert series.average(300.0, 3_300.0) is None
+    assert series.average(3_000.0, 3_300.0) == 400.0
+    assert Replay(0.0, 0.0, 60.0).applied_to(series).at(16.0) is None

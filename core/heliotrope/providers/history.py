@@ -1,0 +1,185 @@
+"""Past intensity for settlement: files as grid operators and APIs give them, and what RegionProfiles name."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from math import inf, isfinite
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from heliotrope.api.v1alpha1.regionprofile import RegionProfile
+from heliotrope.carbon.series import Point, Series, unix_seconds
+from heliotrope.carbon.settlement import RegionSignal, SignalKind
+from heliotrope.carbon.signal import EmissionFactor, SignalType
+from heliotrope.errors import InvalidInputError
+from heliotrope.providers.recorded import Recorded
+from heliotrope.providers.table import MAX_BYTES, Columns, decompressed, read_table
+from heliotrope.units import SECONDS_PER_HOUR, g_per_kwh_from_lb_per_mwh
+
+TIME_NAMES = ("datetime_utc", "datetime", "point_time", "time", "timestamp", "from")
+VALUE_NAMES = ("carbonIntensity", "carbon_intensity", "intensity_g_per_kwh", "intensity", "value")
+ESTIMATED_NAMES = ("estimated", "isEstimated")
+STEPS_HELD = 2.0
+"""A value holds for this many of the series' usual steps; a longer gap is a gap."""
+
+
+class Unit(StrEnum):
+    """Units of intensity."""
+
+    GRAMS_PER_KWH = "g/kWh"
+    POUNDS_PER_MWH = "lb/MWh"
+    """WattTime's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Columns or keys to read; None takes the first well-known name that is there."""
+
+    time: str | None = None
+    value: str | None = None
+    estimated: str | None = None
+
+
+def read_history(path: Path, names: Names, unit: Unit = Unit.GRAMS_PER_KWH) -> Series:
+    """The series of a CSV file (`.csv`, `.csv.gz`) or a JSON file (`.json`, `.json.gz`).
+
+    JSON is a list of objects, or an object with such a list under one of its keys, as Electricity Maps (`history`) and
+    WattTime (`data`) answer. Rows without a value are gaps. A value holds for at most two of the usual steps.
+
+    Raises:
+        InvalidInputError: if the file cannot be read; the path names it, and the row where one is at fault.
+    """
+    try:
+        data = _content(path)
+        as_json = ".json" in path.suffixes
+        series = _read_json(data, names) if as_json else read_table(data, _columns(data, names))
+    except OSError as error:
+        raise InvalidInputError(str(path), f"cannot be read: {error.strerror or error}") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(str(path), str(error)) from error
+    if unit is Unit.POUNDS_PER_MWH:
+        series = replace(
+            series, values_g_per_kwh=tuple(g_per_kwh_from_lb_per_mwh(value) for value in series.values_g_per_kwh)
+        )
+    return with_gaps(series)
+
+
+def with_gaps(series: Series) -> Series:
+    """The series with each value held for at most two of its usual steps."""
+    times = series.times_unix_s
+    steps = [after - before for before, after in pairwise(times)]
+    return replace(series, longest_hold_s=STEPS_HELD * median(steps)) if steps else series
+
+
+def settlement_signal(profile: RegionProfile, folder: Path, curtailment_credit: float | None = None) -> RegionSignal:
+    """The series that a RegionProfile's file or static source gives for the past, replays included.
+
+    Args:
+        profile: of the region.
+        folder: where relative paths of files start.
+        curtailment_credit: takes the place of the profile's own; None leaves that.
+
+    Raises:
+        InvalidInputError: if the source has no past that could be read here.
+    """
+    name, spec = f"RegionProfile {profile.metadata.name}", profile.spec
+    if curtailment_credit is not None:
+        spec = spec.model_copy(update={"curtailment_credit": curtailment_credit})
+    kind = SignalKind(SignalType(spec.signal.type.value), EmissionFactor(spec.signal.emission_factor.value))
+    if spec.source.static is not None:
+        point = Point(0.0, spec.source.static.intensity_grams_per_kwh, estimated=None)
+        return RegionSignal(Series.from_points([point], last_holds_s=inf), kind, "static")
+    source = spec.source.file
+    if source is None:
+        raise InvalidInputError(name, "its source has no file to settle with; give one with --signal")
+    if source.replay is not None and source.replay.wall_start is None:
+        raise InvalidInputError(
+            name, "its replay began whenever the picker did; state spec.source.file.replay.wallStart"
+        )
+    path = folder / source.path
+    columns = Columns.of(source)
+    series = read_history(path, Names(columns.time, columns.value, columns.estimated))
+    try:
+        recorded = Recorded.of(series, spec, source.replay, started_unix_s=0.0)
+    except InvalidInputError as error:
+        raise InvalidInputError(name, str(error)) from error
+    return RegionSignal(recorded.series, kind, f"{recorded.source} {path.name}")
+
+
+def _content(path: Path) -> bytes:
+    if path.stat().st_size > MAX_BYTES:
+        raise InvalidInputError("", f"is larger than {MAX_BYTES} bytes")
+    data = path.read_bytes()
+    return decompressed(data) if path.suffix == ".gz" else data
+
+
+def _columns(data: bytes, names: Names) -> Columns:
+    first = data.split(b"\n", 1)[0].decode("utf-8-sig", errors="replace")
+    header = [name.strip() for name in next(csv.reader(io.StringIO(first)), [])]
+    return Columns(
+        time=names.time or _known(header, TIME_NAMES, "time"),
+        value=names.value or _known(header, VALUE_NAMES, "value"),
+        estimated=names.estimated or next((name for name in ESTIMATED_NAMES if name in header), None),
+    )
+
+
+def _known(present: Sequence[str], known: Sequence[str], what: str) -> str:
+    for name in known:
+        if name in present:
+            return name
+    raise InvalidInputError(
+        "", f"which column is the {what}? It has {', '.join(present) or 'none'}; name it with --{what}-column"
+    )
+
+
+def _read_json(data: bytes, names: Names) -> Series:
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise InvalidInputError("", f"is not JSON: {error}") from error
+    rows = _rows(document)
+    if not rows:
+        raise InvalidInputError("", "holds no list of objects with a time and a value")
+    present = list(rows[0])
+    time = names.time or _known(present, TIME_NAMES, "time")
+    value = names.value or _known(present, VALUE_NAMES, "value")
+    estimated = names.estimated or next((name for name in ESTIMATED_NAMES if name in present), None)
+    points = [point for i, row in enumerate(rows) if (point := _point(row, i, time, value, estimated)) is not None]
+    if not points:
+        raise InvalidInputError("", f"no object has a value under {value!r}")
+    series = Series.from_points(points)
+    times = series.times_unix_s
+    return replace(series, last_holds_s=times[-1] - times[-2] if len(times) > 1 else SECONDS_PER_HOUR)
+
+
+def _rows(document: Any) -> list[Mapping[str, Any]]:
+    lists = [document] if isinstance(document, list) else []
+    if isinstance(document, Mapping):
+        lists = [value for value in document.values() if isinstance(value, list)]
+    for rows in lists:
+        if rows and all(isinstance(row, Mapping) for row in rows):
+            return rows
+    return []
+
+
+def _point(row: Mapping[str, Any], index: int, time: str, value: str, estimated: str | None) -> Point | None:
+    where = f"[{index}]"
+    intensity = row.get(value)
+    if intensity is None:
+        return None
+    if isinstance(intensity, bool) or not isinstance(intensity, int | float) or not isfinite(intensity):
+        raise InvalidInputError(f"{where}.{value}", f"{intensity!r} is not a number")
+    stamp = row.get(time)
+    if not isinstance(stamp, str):
+        raise InvalidInputError(f"{where}.{time}", f"{stamp!r} is not a time such as 2022-03-01T00:00:00Z")
+    try:
+        start = unix_seconds(stamp)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{where}.{time}", str(error)) from error
+    guessed = None if estimated is None else row.get(estimated)
+    return Point(start, float(intensity), guessed if isinstance(guessed, bool) else None)
