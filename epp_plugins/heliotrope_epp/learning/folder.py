@@ -61,6 +61,7 @@ class StateFolder:
         self._lock: int | None = None
         """File descriptor that holds the lock against other processes."""
         self._one_at_a_time = threading.Lock()
+        self._closed = False
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none.
@@ -86,6 +87,8 @@ class StateFolder:
         if self.path is None:
             return False
         with self._one_at_a_time:
+            if self._closed:
+                return False
             try:
                 self._own(self.path)
                 _replace(self.path, name, data)
@@ -97,7 +100,7 @@ class StateFolder:
 
     def keep_only(self, pattern: str, names: Iterable[str]) -> None:
         """Remove files of this pattern that are not named; what cannot be removed stays."""
-        if self.path is None or self._lock is None:
+        if self.path is None or self._closed:
             return
         kept = set(names)
         for path in self.path.glob(pattern):
@@ -106,10 +109,12 @@ class StateFolder:
                     path.unlink()
 
     def close(self) -> None:
-        """Let another process write."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Let another process write; from now on this one does not."""
+        with self._one_at_a_time:
+            self._closed = True
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     def _own(self, path: Path) -> None:
         if self._lock is not None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 
-from heliotrope.predict.bundle import Bundle
+from heliotrope.predict.bundle import EMPTY, Bundle
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.learning.holder import ModelHolder
 from heliotrope_epp.learning.store import MAX_RECORDS, Learned, Store
@@ -21,6 +21,7 @@ class ModelKeeper:
         self.store = store
         self.records: deque[TrainingRecord] = deque(maxlen=MAX_RECORDS)
         """What became of the trainings, oldest first; survives a restart."""
+        self._saved: tuple[Bundle, Bundle | None, tuple[TrainingRecord, ...]] = (EMPTY, None, ())
         self.promotions = 0
         """Since start."""
 
@@ -33,6 +34,7 @@ class ModelKeeper:
         """Take up what an earlier process left; a file that cannot be used is left out."""
         learned = await asyncio.to_thread(self.store.load)
         self.records.extend(learned.records)
+        self._saved = (learned.current, learned.previous, tuple(self.records))
         if learned.current.created_unix_s:
             self.holder.current = await asyncio.to_thread(_ready, learned.current, learned.previous)
             _log.info("learned models of an earlier run are used", extra={"fields": _fields(learned.current)})
@@ -45,9 +47,11 @@ class ModelKeeper:
         _log.info("learned models are promoted", extra={"fields": _fields(bundle)})
 
     async def save(self) -> None:
-        """Write models and records."""
-        models = self.holder.current
-        await asyncio.to_thread(self.store.save_models, models.current, models.previous, tuple(self.records))
+        """Write models and records, unless they are on disk as they are."""
+        models, records = self.holder.current, tuple(self.records)
+        state = (models.current, models.previous, records)
+        if state != self._saved and await asyncio.to_thread(self.store.save_models, *state):
+            self._saved = state
 
     async def reset(self, now_unix_s: float) -> None:
         """Forget all models: everything is analytic again, also at the pickers that fetch from here."""

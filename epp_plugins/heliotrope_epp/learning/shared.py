@@ -10,13 +10,22 @@ from heliotrope.predict.sample import Sample
 from heliotrope_epp.learning.client import ClientSettings, TrainerClient
 from heliotrope_epp.learning.drift import DriftWatch
 from heliotrope_epp.learning.keeper import ModelKeeper
-from heliotrope_epp.learning.trainer import TICK_S
+from heliotrope_epp.learning.settings import TrainingSettings
 
 
 class SharedLearning:
     """Takes the place of a `Trainer` of one's own. Owned by the loop's thread."""
 
-    def __init__(self, settings: ClientSettings, keeper: ModelKeeper, watch: DriftWatch, *, random: Random) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        keeper: ModelKeeper,
+        watch: DriftWatch,
+        *,
+        random: Random,
+        tick_s: float = TrainingSettings.tick_s,
+    ) -> None:
+        self._tick_s = tick_s
         self._keeper = keeper
         self._watch = watch
         self.client = TrainerClient(settings, accept=self._accept, random=random)
@@ -30,13 +39,16 @@ class SharedLearning:
     async def run(self) -> None:
         """Use the models of an earlier run until the trainer has others; until cancelled."""
         await self._keeper.load()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.client.run(), name="trainer")
-            tasks.create_task(self._watch_for_ever(), name="drift")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.client.run(), name="trainer")
+                tasks.create_task(self._watch_for_ever(), name="drift")
+        finally:
+            await self._keeper.save()
 
     async def _watch_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._tick_s)
             self._watch.observe()
 
     async def _accept(self, text: bytes) -> str | None:

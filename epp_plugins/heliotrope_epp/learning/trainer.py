@@ -24,8 +24,6 @@ PROMOTED = "promoted"
 KEPT = "kept"
 MAX_ARRIVED = 500
 """Samples that wait for the next tick; at more the windows take them at once."""
-TICK_S = 0.5
-"""Between two looks at drift and at whether a training is due."""
 
 _log = logging.getLogger(__name__)
 
@@ -109,6 +107,7 @@ class Trainer:
             self._process.stop()
             if self.loaded.is_set():
                 await self.save_windows()
+                await self._keeper.save()
 
     async def save_windows(self) -> None:
         """Write the windows that have changed."""
@@ -154,14 +153,14 @@ class Trainer:
 
     async def _watch_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._settings.tick_s)
             self._settle()
             for drift in self._watch.observe():
                 self._schedule.drifted(drift)
 
     async def _train_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._settings.tick_s)
             now_s = self._clock.monotonic()
             if now_s < self._not_before_s:
                 continue
