@@ -183,7 +183,7 @@ class Picker:
         self._source, self._signals = self._sources(config.discovery)
         self._metrics_registry = CollectorRegistry()
         self._decisions = DecisionLog(settings.decision_log_size)
-        self._sinks = Sinks()
+        self._sinks = Sinks([self._decisions])
         self._accounts = Accounts(self._store, settings.ledger, clock, self._metrics_registry)
         for sink in self._accounts.sinks:
             self._sinks.add(sink)
@@ -217,6 +217,7 @@ class Picker:
             ready=self._not_ready,
             decision=self._decisions.get,
             decisions=self._decisions.newest,
+            decisions_kept=self._decisions.capacity,
             state=self._state,
         )
         self._draining = False

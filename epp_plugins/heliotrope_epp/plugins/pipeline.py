@@ -8,6 +8,7 @@ import numpy as np
 
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.decision import Decision
+from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.holdout import UNASSIGNED, Assignment, Holdout
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.datalayer.state import EndpointState
@@ -52,8 +53,9 @@ class ProfileResult:
     times: ProfileTimes
 
     def explanation(self) -> dict[str, Any]:
-        """All of it as plain data for logs and `/debug`."""
+        """All of it as plain data for logs and `/debug`; of very many candidates those that came closest."""
         scorers = self.profile.scorers
+        shown = self._shown()
         return {
             "profile": self.profile.name,
             "weights": {weighted.name: weighted.weight for weighted in scorers},
@@ -67,9 +69,18 @@ class ProfileResult:
                     "scores": {w.name: _plain(column[i]) for w, column in zip(scorers, self.columns, strict=True)},
                     "cached_tokens": float(option.cached_tokens),
                 }
-                for i, option in enumerate(self.options)
+                for i, option in shown
             ],
+            "candidates_omitted": len(self.options) - len(shown),
         }
+
+    def _shown(self) -> Sequence[tuple[int, Option]]:
+        rows = list(enumerate(self.options))
+        if len(rows) <= MAX_CANDIDATES:
+            return rows
+        picked = {option.key for option in self.pick.options}
+        nearest = sorted(rows, key=lambda row: (row[1].key not in picked, -self.scores[row[0]]))
+        return sorted(nearest[:MAX_CANDIDATES], key=lambda row: row[0])
 
 
 @dataclass(frozen=True, slots=True)

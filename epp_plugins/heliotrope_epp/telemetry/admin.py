@@ -20,6 +20,7 @@ class AdminServer:
         ready: Callable[[], str | None],
         decision: Callable[[str], dict[str, Any] | None],
         decisions: Callable[[int], list[dict[str, Any]]],
+        decisions_kept: int,
         state: Callable[[], dict[str, Any]],
     ) -> None:
         """`ready` returns None, or the reason why not."""
@@ -27,6 +28,7 @@ class AdminServer:
         self._ready = ready
         self._decision = decision
         self._decisions = decisions
+        self._decisions_kept = decisions_kept
         self._state = state
         self._runner: web.AppRunner | None = None
 
@@ -76,5 +78,6 @@ class AdminServer:
     async def _debug_decision(self, request: web.Request) -> web.Response:
         found = self._decision(request.match_info["request_id"])
         if found is None:
-            return web.json_response({"error": "no such decision, or it is no longer kept"}, status=404)
+            kept = f"no such decision, or it is no longer kept: only the newest {self._decisions_kept} are"
+            return web.json_response({"error": kept}, status=404)
         return web.json_response(found)

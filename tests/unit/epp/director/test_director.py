@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from heliotrope.carbon.signal import CarbonSignal, EmissionFactor, Reading, SignalType
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.engine import profiles
-from heliotrope.predict.output_length import OutputLengths
 from heliotrope.predict.features import column_of
+from heliotrope.predict.output_length import OutputLengths
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
@@ -319,6 +319,36 @@ def test_without_a_policy_or_an_answer_nothing_is_invented() -> None:
     (told,) = bench.finished
     assert (told.expected, told.policy, told.arm, told.tenant) == (None, None, UNSTEERED, "")
     assert (told.prompt_tokens, told.output_tokens, told.ttft_seconds, told.tpot_seconds) == (None, None, None, None)
+
+
+def test_the_log_adds_what_was_measured_to_its_own_request_alone() -> None:
+    bench = Bench(policy=POLICY)
+    first = bench.send(Gateway(chat(stream=True)))
+    bench.director.done(first.ctx, report(tail=b'{"usage": {"prompt_tokens": 140, "completion_tokens": 9}}'))
+    (finished,) = bench.finished
+    before = bench.log.get("r-1")
+    assert before is not None
+    assert before["measured"] is None
+    drew = RequestEnergy(1_000_100.0, 1_000_101.0, 812_500, 20.0, float("nan"), 0.5, 0.9)
+    bench.log.measured(finished, drew)
+    shown = bench.log.get("r-1")
+    assert shown is not None
+    assert shown["measured"]["energy"]["joules"] == 812.5
+    assert shown["measured"]["energy"]["host_joules"] is None
+    assert shown["measured"]["output_tokens"] == 9
+    json.dumps(shown, allow_nan=False)
+    bench.log.measured(finished, None)
+    shown = bench.log.get("r-1")
+    assert shown is not None
+    assert shown["measured"]["energy"] is None
+    bench.now_s += 1.0
+    bench.send(Gateway(chat(stream=True)))  # the client uses the id again
+    bench.log.measured(finished, drew)
+    again = bench.log.get("r-1")
+    assert again is not None
+    assert again["measured"] is None
+    bench.log.measured(replace(finished, request_id="gone"), drew)
+    assert bench.log.get("gone") is None
 
 
 def test_the_log_of_decisions_is_bounded_and_holds_no_prompt() -> None:

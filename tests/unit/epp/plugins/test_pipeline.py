@@ -287,7 +287,17 @@ def test_the_explanation_holds_every_score_as_plain_data() -> None:
         "picker": "max-score-picker",
         "endpoints": ["default/e0"],
         "reason": "",
+        "candidates_omitted": 0,
     }
+
+
+def test_the_explanation_of_a_huge_pool_is_bounded_and_keeps_the_pick() -> None:
+    scores = [0.001 * i for i in range(400)]
+    result = with_scorers((Fixed(*scores), 1.0)).run(request(), [state(f"e{i}") for i in range(400)], NOW_S, NOW_UNIX_S)
+    profile = result.explanation()["profiles"][0]
+    shown = [row["endpoint"] for row in profile["candidates"]]
+    assert (len(shown), profile["candidates_omitted"]) == (256, 144)
+    assert shown[-1] == profile["endpoints"][0] == "default/e399"
 
 
 def test_the_explanation_of_nothing_is_empty() -> None:

@@ -28,6 +28,7 @@ async def served() -> AsyncIterator[Served]:
         ready=lambda: state.not_ready,
         decision=DECISIONS.get,
         decisions=lambda limit: list(DECISIONS.values())[:limit],
+        decisions_kept=5,
         state=lambda: {"generation": 3},
     )
     port = await server.start("127.0.0.1", 0)
@@ -58,7 +59,7 @@ async def test_decisions_and_state(served: Served) -> None:
     assert await get(served, "/debug/decisions/r-2") == (200, {"request_id": "r-2"})
     status, body = await get(served, "/debug/decisions/unknown")
     assert status == 404
-    assert "no longer kept" in body["error"]
+    assert body["error"] == "no such decision, or it is no longer kept: only the newest 5 are"
     status, body = await get(served, "/debug/decisions?limit=2")
     assert (status, len(body)) == (200, 2)
 
