@@ -5,7 +5,6 @@ Split-conformal prediction (Vovk et al. 2005; per group "Mondrian"): of n residu
 One table per target takes the place of a second model per quantile.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,27 +32,50 @@ class Calibration:
     """How many each regime had."""
 
 
-def calibrate(residuals: FloatColumn, regimes: NDArray[np.int64]) -> Calibration:
-    """From log(observed / predicted) of held-out samples; there must be at least one."""
-    groups = [residuals[regimes == regime] for regime in Regime]
-    used = [group if len(group) >= MIN_GROUP else residuals for group in groups]
-    return Calibration(
-        mean=tuple(_log_mean(group) for group in used),
-        q90=tuple(conformal_quantile(group) for group in used),
-        spread=tuple(float(np.std(_trimmed(group))) for group in used),
-        residuals=tuple(len(group) for group in groups),
-    )
+def calibrate(residuals: FloatColumn, regimes: NDArray[np.int64], weights: FloatColumn | None = None) -> Calibration:
+    """From log(observed / predicted) of held-out samples; there must be at least one.
+
+    Args:
+        residuals: of each sample.
+        regimes: `Regime` of each.
+        weights: what each counts for, where the past counts less; None: all the same.
+    """
+    weights = np.ones(len(residuals)) if weights is None else weights
+    mean, q90, spread, counts = [], [], [], []
+    for regime in Regime:
+        there = regimes == regime
+        counts.append(int(there.sum()))
+        if counts[-1] < MIN_GROUP:
+            there = np.ones(len(residuals), dtype=np.bool_)
+        group, weight = residuals[there], weights[there]
+        mean.append(_log_mean(group, weight))
+        q90.append(conformal_quantile(group, weight))
+        spread.append(_spread(group, weight))
+    return Calibration(tuple(mean), tuple(q90), tuple(spread), tuple(counts))
 
 
-def conformal_quantile(residuals: FloatColumn, quantile: float = QUANTILE) -> float:
-    """The smallest bound that holds for the next residual with at least this probability; the largest if n is small."""
-    rank = min(math.ceil(quantile * (len(residuals) + 1)), len(residuals))
-    return float(np.partition(residuals, rank - 1)[rank - 1])
+def conformal_quantile(residuals: FloatColumn, weights: FloatColumn, quantile: float = QUANTILE) -> float:
+    """The smallest bound that holds for the next residual with at least this probability; the largest if n is small.
+
+    The next one counts as much as the heaviest of those that were seen; with equal weights this is the rank above.
+    """
+    order = np.argsort(residuals, kind="stable")
+    below = np.cumsum(weights[order])
+    bound = quantile * (below[-1] + weights.max())
+    # Sums of weights such as 1.0 are exact; the margin is for those that are not.
+    index = min(int(np.searchsorted(below, bound * (1.0 - 1e-12))), len(residuals) - 1)
+    return float(residuals[order[index]])
 
 
-def _log_mean(residuals: FloatColumn) -> float:
+def _log_mean(residuals: FloatColumn, weights: FloatColumn) -> float:
     """Trees fit logarithms, so their exponential is below the mean (Duan's smearing estimate corrects it)."""
-    return float(np.log(np.mean(np.exp(_trimmed(residuals)))))
+    return float(np.log(np.average(np.exp(_trimmed(residuals)), weights=weights)))
+
+
+def _spread(residuals: FloatColumn, weights: FloatColumn) -> float:
+    trimmed = _trimmed(residuals)
+    center = np.average(trimmed, weights=weights)
+    return float(np.sqrt(np.average((trimmed - center) ** 2, weights=weights)))
 
 
 def _trimmed(residuals: FloatColumn) -> FloatColumn:

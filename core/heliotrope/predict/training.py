@@ -8,7 +8,7 @@ import lightgbm
 import numpy as np
 
 from heliotrope.predict.bundle import Bundle, Scores, TargetModel
-from heliotrope.predict.conformal import Calibration, calibrate
+from heliotrope.predict.conformal import calibrate
 from heliotrope.predict.features import FloatColumn, Group, Matrix
 from heliotrope.predict.forest import Forest, parse_forest
 from heliotrope.predict.regimes import regimes_of
@@ -65,10 +65,11 @@ def _train_target(samples: TrainingSet, target: Target, seed: int, config: Train
     analytic_base = Group.ANALYTIC not in config.without
     scale = _scale(seen, target, analytic_base)
     residuals = np.log(seen.labels_of(target) / _bases(seen, target, scale, analytic_base))
-    weights = _weights(seen, config.half_life_seconds)
-    text = _fit(seen, residuals, weights, seed, config)
+    text = _fit(seen, residuals, _weights(seen, config.half_life_seconds), seed, config)
     forest = parse_forest(text, seen.table.feature_names)
-    calibration = _calibration(unseen, target, forest, scale, analytic_base)
+    residuals = _residuals(unseen, target, forest, scale, analytic_base)
+    weights = _weights(unseen, config.half_life_seconds)
+    calibration = calibrate(residuals, regimes_of(unseen.rows, unseen.table), weights)
     model = TargetModel(
         target=target,
         text=text,
@@ -143,10 +144,8 @@ def _visible(samples: TrainingSet, without: frozenset[Group]) -> Matrix:
     return rows
 
 
-def _calibration(
-    samples: TrainingSet, target: Target, forest: Forest, scale: float, analytic_base: bool
-) -> Calibration:
+def _residuals(samples: TrainingSet, target: Target, forest: Forest, scale: float, analytic_base: bool) -> FloatColumn:
     rows = np.ascontiguousarray(samples.rows)
     logs = walk(rows, forest, np.array([0, forest.trees], dtype=np.int32))[0, : len(rows)]
-    residuals = np.log(samples.labels_of(target) / _bases(samples, target, scale, analytic_base)) - logs
-    return calibrate(residuals, regimes_of(rows, samples.table))
+    residuals: FloatColumn = np.log(samples.labels_of(target) / _bases(samples, target, scale, analytic_base)) - logs
+    return residuals
