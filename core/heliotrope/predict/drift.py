@@ -39,7 +39,7 @@ class Drift:
     target: Target
     hardware: HardwareKey
     since_unix_s: float
-    """When it began, as far as the errors tell."""
+    """When the first change since the last training began, as far as the errors tell."""
     at_unix_s: float
     before: Level
     after: Level
@@ -53,12 +53,17 @@ class _Watch:
     level: Level = Level.CURRENT
     excess: float = 0.0
     since_unix_s: float = 0.0
+    alarmed: bool = False
+    """An alarm was given since the last training: the date stands."""
     errors: dict[Level, float] = field(default_factory=dict)
     """Recent mean absolute log error by level, of the levels that have an estimate."""
 
 
 class DriftMonitor:
-    """A state machine over observed samples; owned by one thread. Pairs beyond `max_keys` push out the oldest."""
+    """A state machine over observed samples; owned by one thread. Pairs beyond `max_keys` push out the oldest.
+
+    A pair is reported at its first alarm since the last training, and whenever another level takes over.
+    """
 
     def __init__(self, max_keys: int = MAX_KEYS) -> None:
         self._watches: OrderedDict[tuple[Target, HardwareKey], _Watch] = OrderedDict()
@@ -118,14 +123,17 @@ class DriftMonitor:
         surplus = min(errors[watch.level] / spread, LARGEST) - ALLOWED
         watch.excess += surplus
         if watch.excess <= 0.0:
-            watch.excess, watch.since_unix_s = 0.0, at_unix_s
+            watch.excess = 0.0
+            if not watch.alarmed:
+                watch.since_unix_s = at_unix_s
         if watch.excess <= ALARM:
             return None
-        before_level, error = watch.level, watch.errors[watch.level]
-        watch.level = _instead(watch)
-        watch.excess = 0.0
-        since, watch.since_unix_s = watch.since_unix_s, at_unix_s
-        return Drift(target, hardware, since, at_unix_s, before_level, watch.level, error)
+        # Recent errors lag behind a change, so who errs less is asked again at every further alarm.
+        first, before, error = not watch.alarmed, watch.level, watch.errors[watch.level]
+        watch.excess, watch.alarmed, watch.level = 0.0, True, _instead(watch)
+        if not first and watch.level is before:
+            return None
+        return Drift(target, hardware, watch.since_unix_s, at_unix_s, before, watch.level, error)
 
     def _watch(self, target: Target, hardware: HardwareKey, at_unix_s: float) -> _Watch:
         key = (target, hardware)
