@@ -98,6 +98,8 @@ class _Counter:
     changed_s: float
     moved: int = 0
     """Since the start of the present span."""
+    doubted: bool = False
+    """Whether its value is itself absurd."""
 
 
 class CounterGroup:
@@ -149,7 +151,9 @@ class CounterGroup:
             if risen.refusal is not None:
                 refusals.append(risen.refusal)
                 self._count(risen.refusal)
-            unknown = unknown or risen.millijoules is None
+            # A fall right after an absurd value is the way back from it, and tells nothing of what was drawn.
+            unknown = unknown or risen.millijoules is None or (counter.doubted and risen.refusal is Refusal.RESET)
+            counter.doubted = risen.refusal is Refusal.ABSURD
             counter.moved += risen.millijoules or 0
             if value != counter.value:
                 counter.value, counter.changed_s, changed = value, now_s, True

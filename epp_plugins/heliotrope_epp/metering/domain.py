@@ -5,7 +5,7 @@ of one pod cannot be told apart, they make one domain, whose energy is shared ou
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -126,6 +126,20 @@ class Domain:
                 for interval in (*self._ended, self._open):
                     if interval is not None and (share := interval.overlap(folded)) > 0.0:
                         interval.accounts[member].add(folded, share)
+
+    def holds(self, followed: Followed) -> bool:
+        """Whether a request has a part in an interval that is not shared out yet."""
+        return any(followed in account.lines for account in self._accounts())
+
+    def release(self, followed: Followed) -> None:
+        """Leave a request out of what is not shared out yet."""
+        for account in self._accounts():
+            account.lines.pop(followed, None)
+
+    def _accounts(self) -> Iterator[_Account]:
+        for interval in (*self._ended, self._open):
+            if interval is not None:
+                yield from interval.accounts.values()
 
     def settle(self, now_s: float) -> None:
         """Share out the intervals of which all slices are folded."""

@@ -110,6 +110,7 @@ class EnergyMeter:
         if len(self._waiting) > self._settings.max_waiting:
             oldest = self._waiting.popleft()
             assert oldest.ended is not None
+            self._release(oldest)
             self._tell_without(oldest.ended, WithoutEnergy.SHED)
 
     def added(self, state: EndpointState) -> None:
@@ -241,23 +242,32 @@ class EnergyMeter:
         for followed in self._waiting:
             assert followed.ended is not None
             ended_s = followed.ended.ended_s
-            if now_s - ended_s > self._settings.longest_wait_s or all(
-                self._settled_until(engine) >= ended_s for engine in followed.engines
-            ):
+            late = now_s - ended_s > self._settings.longest_wait_s
+            if late or all(self._settled(engine, followed) for engine in followed.engines):
                 self._tell(followed)
             else:
                 still.append(followed)
         self._waiting = still
 
-    def _settled_until(self, engine: Timeline) -> float:
+    def _settled(self, engine: Timeline, followed: Followed) -> bool:
+        """Whether nothing more is to come from an engine."""
         group = self._group_of.get(engine)
-        return float("inf") if group is None else self._domains[group].settled_until_s
+        if group is None:
+            return True
+        domain = self._domains[group]
+        assert followed.ended is not None
+        return (
+            domain.settled_until_s >= followed.ended.ended_s
+            and not engine.holds(followed)
+            and not domain.holds(followed)
+        )
 
     def _tell(self, followed: Followed) -> None:
         request = followed.ended
         assert request is not None
+        self._release(followed)
         coverage = followed.coverage()
-        if coverage <= 0.0:
+        if coverage <= 0.0 and not followed.millijoules:
             metered = all(engine in self._group_of for engine in followed.engines)
             self._tell_without(request, WithoutEnergy.UNCOVERED if metered else WithoutEnergy.NO_COUNTER)
             return
@@ -276,6 +286,13 @@ class EnergyMeter:
                 coverage=coverage,
             ),
         )
+
+    def _release(self, followed: Followed) -> None:
+        """Nothing is credited to it any more: it is about to be told."""
+        for engine in followed.engines:
+            engine.withdraw(followed)
+            if engine in self._group_of:
+                self._domains[self._group_of[engine]].release(followed)
 
     def _tell_without(self, request: FinishedRequest, reason: WithoutEnergy) -> None:
         self.totals.add_without(reason)

@@ -46,6 +46,13 @@ class Slice:
         """Its length."""
         return self.end_s - self.start_s
 
+    def add(self, followed: Followed, work: Work, share: float = 1.0) -> None:
+        """Lay a share of a request's work into it."""
+        own = self.works.get(followed)
+        if own is None:
+            own = self.works[followed] = Work()
+        own.add(work, share)
+
 
 @dataclass(slots=True, eq=False)
 class Folded:
@@ -169,27 +176,23 @@ class Timeline:
             self._page = None
 
     def spread(self, followed: Followed, work: Work, start_s: float, end_s: float) -> None:
-        """Lay work over the time in which it happened; what is folded already gets none of it."""
+        """Lay work evenly over the time in which it happened; what of that is folded is left to what is not."""
         slices = self.slices
-        start_s = max(start_s, slices[0].start_s)
-        end_s = max(end_s, start_s)
+        if end_s <= slices[0].start_s:
+            return  # too late
+        start_s = min(max(start_s, slices[0].start_s), end_s)
         length = end_s - start_s
         for each in reversed(slices):
-            if each.start_s > end_s:
+            if each.start_s >= end_s:
                 continue
             overlap = min(each.end_s, end_s) - max(each.start_s, start_s)
-            if length <= 0.0:
-                share = 1.0
-            elif overlap <= 0.0:
-                break
-            else:
-                share = overlap / length
-            own = each.works.get(followed)
-            if own is None:
-                own = each.works[followed] = Work()
-            own.add(work, share)
+            each.add(followed, work, overlap / length if length > 0.0 else 1.0)
             if each.start_s <= start_s:
                 break
+
+    def holds(self, followed: Followed) -> bool:
+        """Whether work of a request is not folded yet."""
+        return any(followed in each.works for each in self.slices)
 
     def cover(self, start_s: float, end_s: float) -> None:
         """The energy of this time was shared out; times come in order."""
@@ -291,20 +294,13 @@ class Timeline:
             overlap = min(ended.end_s, first_s) - max(ended.start_s, first_s - seconds)
             if overlap > 0.0:
                 work = prefill_work(followed.uncached, followed.cached, overlap / seconds)
-                self.spread_in(ended, followed, work)
+                ended.add(followed, work)
         if followed.decode is self:
             overlap = ended.end_s - max(ended.start_s, first_s)
             pace = self._pace(ended)
             if overlap > 0.0 and pace > 0.0:
                 done = followed.folded.tokens
-                self.spread_in(ended, followed, decode_work(pace * overlap, followed.context + done, overlap))
-
-    def spread_in(self, within: Slice, followed: Followed, work: Work) -> None:
-        """Lay work into one slice."""
-        own = within.works.get(followed)
-        if own is None:
-            own = within.works[followed] = Work()
-        own.add(work)
+                ended.add(followed, decode_work(pace * overlap, followed.context + done, overlap))
 
     def _pace(self, ended: Slice) -> float:
         """Tokens per second of one decoding sequence."""
