@@ -8,7 +8,7 @@ from rich.console import Console
 
 import heliotrope
 from heliotrope.errors import HeliotropeError
-from heliotrope_cli.commands import crds, demo, epp, operator, savings, trainer
+from heliotrope_cli.commands import crds, demo, epp, evaluate, explain, ledger, operator, savings, settle, trainer
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -24,8 +24,12 @@ def build_app() -> App:
     )
     app.command(demo.demo)
     app.command(epp.epp)
+    app.command(evaluate.evaluate)
     app.command(operator.operator)
     app.command(crds.crds)
+    app.command(ledger.ledger)
+    app.command(settle.settle)
+    app.command(explain.explain)
     app.command(savings.savings)
     app.command(trainer.trainer)
     app.command(version)

@@ -1,0 +1,1 @@
+"""How good the learned predictors are: load sweeps on emulated engines, and measurements of others."""
