@@ -19,7 +19,7 @@ BINS = 17 * BINS_PER_DOUBLING
 BUCKET_EDGES = (32, 64, 128, 256, 512)
 """Tokens at which one of the six buckets ends and the next begins."""
 BUCKETS = len(BUCKET_EDGES) + 1
-SHRINKAGE = 8.0
+SHRINKAGE = 4.0
 DECAY = 0.998
 """Weight of an answer relative to the next one in its context: a window of about 500."""
 MAX_CONTEXTS = 4_096

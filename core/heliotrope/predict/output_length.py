@@ -24,6 +24,8 @@ DECAY = 0.99
 MAX_MODELS = 1_000
 MAX_CORRECTION = 4.0
 """Factor that Little's law changes a distribution's lengths by at most, up or down."""
+FEW = 0.25
+"""Unfinished answers over finished ones, below which they matter less and less."""
 
 
 @dataclass(slots=True)
@@ -131,5 +133,5 @@ class OutputLengths:
             return 1.0
         entry.advance(now_s)
         ratio = entry.mean_tokens / self._distributions.model_mean(model)
-        unfinished = entry.in_flight / (entry.in_flight + entry.finished)
+        unfinished = min(entry.in_flight / (FEW * entry.finished), 1.0)
         return float(min(max(ratio, 1.0 / MAX_CORRECTION), MAX_CORRECTION) ** unfinished)
