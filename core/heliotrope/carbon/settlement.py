@@ -164,16 +164,11 @@ def settle(
     )
 
 
-def settled_grams(stored: StoredEnergy, signals: Mapping[str, RegionSignal]) -> FloatVector:
-    """Grams of each row; NaN where no series covers it. Errors as `settle` for mixed kinds.
-
-    Raises:
-        MixedGramsError: if the signals are of several kinds.
-        InvalidInputError: without signals.
-    """
-    _one_kind(signals)
-    intensity, _ = _intensities(stored, np.asarray(stored.regions, dtype=np.str_), signals)
-    return grams_co2e(stored.it_joules, stored.pue, intensity)
+def intensity_over(series: Series, start_unix_s: int, seconds: int) -> tuple[float | None, bool | None]:
+    """Mean intensity over a slot, None where the series does not cover it; and whether its source had estimated it."""
+    mean = series.average(float(start_unix_s), float(start_unix_s + seconds))
+    point = None if mean is None else series.at(float(start_unix_s))
+    return mean, None if point is None else point.estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +253,9 @@ def _intensities(
         distinct, position = np.unique(slots, axis=0, return_inverse=True)
         means, guessed = np.full(len(distinct), np.nan), np.zeros(len(distinct), dtype=np.bool_)
         for i, (start, seconds) in enumerate(distinct.tolist()):
-            mean = signal.series.average(float(start), float(start + seconds))
+            mean, guess = intensity_over(signal.series, start, seconds)
             if mean is not None:
-                point = signal.series.at(float(start))
-                means[i], guessed[i] = mean, point is None or point.estimated is not False
+                means[i], guessed[i] = mean, guess is not False
         intensity[here], estimated[here] = means[position.ravel()], guessed[position.ravel()]
     return intensity, estimated
 

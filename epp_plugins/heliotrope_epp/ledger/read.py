@@ -55,3 +55,15 @@ def _load(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         names = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
         stored = f" UNION ALL BY NAME SELECT * FROM read_parquet([{names}], union_by_name = true)"  # noqa: S608
     connection.execute(f"CREATE OR REPLACE VIEW {TABLE} AS SELECT * FROM journal{stored}")  # noqa: S608
+
+
+def between(since_unix_s: float | None, until_unix_s: float | None) -> tuple[str, list[float]]:
+    """SQL that keeps the slots that begin in [since, until), with its parameters; None leaves an end open."""
+    conditions, times = ["true"], []
+    if since_unix_s is not None:
+        conditions.append("epoch(slot_start) >= ?")
+        times.append(since_unix_s)
+    if until_unix_s is not None:
+        conditions.append("epoch(slot_start) < ?")
+        times.append(until_unix_s)
+    return " AND ".join(conditions), times

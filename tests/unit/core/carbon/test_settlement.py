@@ -5,7 +5,7 @@ import pytest
 
 from heliotrope.carbon.footprint import MixedGramsError
 from heliotrope.carbon.series import Point, Series
-from heliotrope.carbon.settlement import RegionSignal, SignalKind, StoredEnergy, settle, settled_grams
+from heliotrope.carbon.settlement import RegionSignal, SignalKind, StoredEnergy, intensity_over, settle
 from heliotrope.carbon.signal import EmissionFactor, SignalType
 from heliotrope.errors import InvalidInputError
 
@@ -147,7 +147,6 @@ def test_lines_that_give_and_take_back_settle_to_their_balance() -> None:
     assert (total.it_joules, total.settled_grams) == (0.0, 0.0)
 
 
-def test_settled_grams_of_single_rows() -> None:
-    grams = settled_grams(STORED, {"es": signal([120.0])})
-    assert grams[0] == pytest.approx(360.0)
-    assert np.isnan(grams[1:]).all()
+def test_intensity_over_a_slot_says_whether_it_is_estimated() -> None:
+    assert intensity_over(signal([120.0], estimated=True).series, 0, SLOT) == (120.0, True)
+    assert intensity_over(signal([120.0]).series, SLOT, SLOT) == (None, None)
