@@ -12,15 +12,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import grpc
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+
+from heliotrope_epp.tracing.protocol import provide_messages
+
+provide_messages()
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: E402
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (  # noqa: E402
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue  # noqa: E402
 
 
 class Mood(Enum):

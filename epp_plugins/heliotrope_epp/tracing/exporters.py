@@ -4,6 +4,7 @@ from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace.export import SpanExporter
 
 from heliotrope import __version__
+from heliotrope_epp.tracing.protocol import provide_messages
 from heliotrope_epp.tracing.settings import Protocol, TracingSettings
 
 DEFAULT_SERVICE_NAME = "llm-d-epp"
@@ -18,6 +19,7 @@ def exporter(settings: TracingSettings) -> SpanExporter:
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
         return ConsoleSpanExporter()
+    provide_messages()
     if settings.protocol is Protocol.HTTP:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 
