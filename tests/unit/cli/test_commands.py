@@ -19,7 +19,18 @@ def test_help_lists_only_what_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     text = capsys.readouterr().out
     commands = {line.split()[1] for line in text.splitlines() if line.startswith("│") and line[2:3].islower()}
-    assert commands == {"crds", "demo", "epp", "operator", "savings", "trainer", "version"}
+    assert commands == {
+        "crds",
+        "demo",
+        "epp",
+        "explain",
+        "ledger",
+        "operator",
+        "savings",
+        "settle",
+        "trainer",
+        "version",
+    }
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
