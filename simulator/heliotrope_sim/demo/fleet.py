@@ -90,8 +90,8 @@ def write_regions(scenario: Scenario, folder: Path, wall_start_unix_s: float) ->
     _write(folder / "regions.yaml", region_documents(scenario, wall_start_unix_s))
 
 
-async def start_picker(folder: Path, resources: Path) -> tuple[Child, PickerPorts]:
-    """Start `heliotrope epp` on the folder of resources.
+async def start_picker(folder: Path, resources: Path, *flags: str) -> tuple[Child, PickerPorts]:
+    """Start `heliotrope epp` on the folder of resources, with further flags.
 
     Raises:
         ChildError: if it does not come up.
@@ -110,6 +110,7 @@ async def start_picker(folder: Path, resources: Path) -> tuple[Child, PickerPort
             "--host=127.0.0.1",
             "--no-secure-serving",
             "--announce",
+            *flags,
         ],
         folder / "picker.log",
     )

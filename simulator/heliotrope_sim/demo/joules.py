@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import numpy as np
 
-from heliotrope.units import joules_from_millijoules
 from heliotrope_sim.demo.client import RequestResult
 from heliotrope_sim.demo.fleet import RunningEngine
 
@@ -92,4 +91,5 @@ def _estimated(decision: Mapping[str, Any] | None) -> float:
 
 def _attributed(decision: Mapping[str, Any] | None) -> float:
     measured = None if decision is None else decision.get("measured")
-    return joules_from_millijoules(float(measured["millijoules"])) if measured else NAN
+    energy = None if measured is None else measured["energy"]
+    return NAN if energy is None else float(energy["joules"])

@@ -17,9 +17,9 @@ def result(request_id: str, status: int = 200) -> RequestResult:
     )
 
 
-def decision(request_id: str, estimated: float | None, millijoules: int | None) -> dict[str, Any]:
+def decision(request_id: str, estimated: float | None, joules: float | None) -> dict[str, Any]:
     rows = [{"chosen": False, "attributed_joules": 1.0}, {"chosen": True, "attributed_joules": estimated}]
-    measured = None if millijoules is None else {"millijoules": millijoules}
+    measured = {"status": 200, "energy": None if joules is None else {"joules": joules}}
     return {"request_id": request_id, "carbon_decision": {"candidates": rows}, "measured": measured}
 
 
@@ -27,7 +27,7 @@ def test_each_answered_request_has_its_three_numbers() -> None:
     rows = request_joules(
         [result("a"), result("b"), result("failed", 500), result("undecided")],
         {"e-0": "norway"},
-        [decision("a", 90.0, 100_000), decision("b", None, None)],
+        [decision("a", 90.0, 100.0), decision("b", None, None)],
         {"chatcmpl-a": 110.0},
     )
     assert [row.request_id for row in rows] == ["a", "b", "undecided"]
