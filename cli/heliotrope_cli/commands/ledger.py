@@ -1,6 +1,7 @@
 """`heliotrope ledger`: where joules went, by whatever is asked."""
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +16,7 @@ from heliotrope.errors import InvalidInputError
 from heliotrope_cli.commands.extras import needs
 
 _UNKNOWN = "–"
+_WIDTH = 160
 _TITLES = {
     "requests": "requests",
     "output_tokens": "tokens out",
@@ -57,7 +59,8 @@ def ledger(
     if as_json:
         print(json.dumps([{name: _plain(value) for name, value in row.items()} for row in rows], indent=2))
         return
-    Console(highlight=False).print(_table(rows, tuple(dict.fromkeys(by))))
+    # Into a file or pipe nothing has to be cut to a screen's width.
+    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(_table(rows, tuple(dict.fromkeys(by))))
 
 
 def _table(rows: list[dict[str, Any]], by: tuple[str, ...]) -> Table:
@@ -94,7 +97,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if abs(value) < 1.0 else f"{value:,.2f}"
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%MZ")
+        return value.strftime("%Y-%m-%d %H:%MZ").removesuffix(" 00:00Z")
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -150,7 +150,7 @@ def test_marginal_with_and_without_credit_for_curtailment(
 
 PROFILE = """apiVersion: heliotrope.io/v1alpha1
 kind: RegionProfile
-metadata: {{name: {name}}}
+metadata: {{name: "{name}"}}
 spec:
   zone: X
   signal: {{type: {type}, emissionFactor: {factor}}}
@@ -180,6 +180,7 @@ def test_profiles_of_two_kinds_are_refused(ledger: Path, tmp_path: Path, capsys:
     )
 
 
+@pytest.mark.slow
 def test_a_settled_copy_is_a_ledger(ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.read_bytes() for path in ledger.rglob("*") if path.is_file()}
     es = series(tmp_path / "es.csv", 110.0)
