@@ -23,6 +23,7 @@ def test_help_lists_only_what_works(capsys: pytest.CaptureFixture[str]) -> None:
         "crds",
         "demo",
         "epp",
+        "evaluate",
         "explain",
         "ledger",
         "operator",

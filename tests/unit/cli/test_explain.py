@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.unit.core.decide.test_decision import NOW, POLICY, REQUEST, THREE, pool, region
+from tests.unit.core.decide.pools import NOW, POLICY, REQUEST, THREE, pool, region
 
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide import recorded
