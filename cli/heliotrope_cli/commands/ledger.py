@@ -60,7 +60,8 @@ def ledger(
         print(json.dumps([{name: _plain(value) for name, value in row.items()} for row in rows], indent=2))
         return
     # Into a file or pipe nothing has to be cut to a screen's width.
-    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(_table(rows, tuple(dict.fromkeys(by))))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(_table(rows, tuple(dict.fromkeys(by))))
 
 
 def _table(rows: list[dict[str, Any]], by: tuple[str, ...]) -> Table:
