@@ -83,6 +83,8 @@ class Candidates:
     power_watts: FloatColumn
     """Of all accelerators of the endpoint at the last reading."""
     sm_clock_mhz: FloatColumn
+    seconds_since_piece: FloatColumn
+    """Since a piece of an answer came from there: tells where in its step the engine is."""
 
     def __len__(self) -> int:
         return len(self.endpoints)

@@ -56,8 +56,8 @@ class Estimates:
     energy_relative_error: FloatColumn
     incremental_joules: FloatColumn
     attributed_joules: FloatColumn
-    """The share that the request will be found to have drawn, at the batch it meets there: what a measurement of it
-    is compared with."""
+    """The share that the request will be found to have drawn, at the mean of the batch it meets there and the one at
+    which energy is shared: what a measurement of it is compared with."""
     batch: FloatColumn
     """The batch at which `energy_joules` is shared."""
     intensity_g_per_kwh: FloatColumn
@@ -189,7 +189,8 @@ def _fill(
     columns.prefill_joules[rows] = prefill_joules
     columns.batch[rows] = shared
     columns.energy[rows] = prefill_joules + out * engine.decode_joules(shared, shared * context) / shared
-    met = np.minimum(np.maximum(ahead + 1.0, 1.0), float(engine.max_num_seqs))
+    # While it is served the endpoint fills from the batch of now to the shared one, evenly for all that is known.
+    met = 0.5 * (batch_after + shared)
     columns.attributed[rows] = prefill_joules + out * engine.decode_joules(met, met * context) / met
 
     # An engine that is idle now would have drawn its idle power meanwhile; a busy one draws its base anyway.

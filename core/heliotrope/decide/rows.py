@@ -83,5 +83,6 @@ def decision_rows(
             analytic_prefill_joules=prefill_joules,
             prefill_tokens_in_flight=candidates.prefill_tokens_in_flight,
             decode_tokens_in_flight=candidates.decode_tokens_in_flight,
+            seconds_since_piece=candidates.seconds_since_piece,
         ),
     )
