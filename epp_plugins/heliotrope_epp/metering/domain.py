@@ -98,14 +98,16 @@ class Domain:
         self._metered = metered
         self._unix_offset_s = unix_offset_s
 
-    def read(self, values: Mapping[str, int | None], read_s: float) -> None:
-        """Take a reading of all counters; one that was taken before is passed over."""
+    def read(self, values: Mapping[str, int | None], read_s: float, now_s: float) -> None:
+        """Take a reading of all counters; one that was taken before is none."""
         if read_s > self._read_s:
             self._read_s = read_s
             self._after(self.counters.observe(values, read_s))
+        else:
+            self.silent(now_s)
 
     def silent(self, now_s: float) -> None:
-        """There is nothing to read now."""
+        """There is nothing new to read."""
         self._after(self.counters.silent(now_s))
 
     def _after(self, span: Span | None) -> None:

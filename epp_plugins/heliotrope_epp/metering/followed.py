@@ -50,6 +50,11 @@ class Followed:
         return self.uncached + self.cached
 
     @property
+    def _out_of_prefill(self) -> float:
+        """Tokens of the answer that are not decoded: where one engine does both, its prefill yields the first."""
+        return 1.0 if self.prefill is self.decode else 0.0
+
+    @property
     def engines(self) -> tuple["Timeline", ...]:
         """Those that serve it, each once."""
         return (self.decode,) if self.prefill is self.decode else (self.prefill, self.decode)
@@ -74,7 +79,7 @@ class Followed:
         if progress.chunks == self.chunks:
             return
         self.chunks = progress.chunks
-        tokens = max(progress.chunks * tokens_per_chunk - 1.0, 0.0) - self.tokens
+        tokens = max(progress.chunks * tokens_per_chunk - self._out_of_prefill, 0.0) - self.tokens
         if tokens > 0.0:
             # Tokens that have come since the last look were not decoded long before it, however long ago the last was.
             start_s = min(max(self.progress_s, looked_s), progress.last_s)
@@ -88,6 +93,7 @@ class Followed:
         self._lay_prefill(prefill_work(self.uncached, self.cached), first_s)
         if self.prefill is not self.decode:
             self.prefill.stopped(self, first_s)
+            self.decode.spread(self, Work(firsts=1.0), first_s, first_s)
 
     def _lay_prefill(self, work: Work, end_s: float) -> None:
         seconds = self.prefill.prefill_seconds(self.uncached, self.cached)
@@ -115,8 +121,11 @@ class Followed:
             prompt_tokens=max(whole.prompt_tokens - done.prompt_tokens, 0.0),
             prompt_squares=max(whole.prompt_squares - done.prompt_squares, 0.0),
         )
+        rest.firsts = rest.generated = rest.prompts
         self._lay_prefill(rest, first_s)
-        left = max(tokens - 1.0, 0.0) - done.tokens
+        if self.prefill is not self.decode:
+            self.decode.spread(self, Work(firsts=rest.prompts), first_s, first_s)
+        left = max(tokens - self._out_of_prefill, 0.0) - done.tokens
         if left > 0.0:
             start_s = min(max(first_s, self.decode.slices[0].start_s), last_s)
             self.decode.spread(self, decode_work(left, self.context + done.tokens, last_s - start_s), start_s, last_s)

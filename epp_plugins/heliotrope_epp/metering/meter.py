@@ -211,7 +211,7 @@ class EnergyMeter:
         for group, reading in found.items():
             if group not in self._domains:
                 self._establish(group, now_s)
-            self._domains[group].read(reading.values, reading.read_s)
+            self._domains[group].read(reading.values, reading.read_s, now_s)
         for group, domain in self._domains.items():
             if group not in found:
                 domain.silent(now_s)

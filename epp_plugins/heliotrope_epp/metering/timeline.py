@@ -176,10 +176,16 @@ class Timeline:
             self._page = None
 
     def spread(self, followed: Followed, work: Work, start_s: float, end_s: float) -> None:
-        """Lay work evenly over the time in which it happened; what of that is folded is left to what is not."""
+        """Lay work evenly over the time in which it happened.
+
+        What of that is folded gets none of it: the rest does, or the first slice that is open if the request was still
+        there; else it comes too late.
+        """
         slices = self.slices
         if end_s <= slices[0].start_s:
-            return  # too late
+            if followed.ended is None or followed.ended.ended_s > slices[0].start_s:
+                slices[0].add(followed, work)
+            return
         start_s = min(max(start_s, slices[0].start_s), end_s)
         length = end_s - start_s
         for each in reversed(slices):
@@ -262,8 +268,8 @@ class Timeline:
         assert ended.generated is not None
         seconds = ended.seconds
         prompt_tokens = self._prompt_tokens.others(ended.prompt_tokens, own.prompt_tokens, seconds)
-        prompts = 0.0 if ended.prompts is None else self._prompts.others(ended.prompts, own.prompts, seconds)
-        tokens = max(self._tokens.others(ended.generated, own.tokens + own.prompts, seconds) - prompts, 0.0)
+        prompts = 0.0 if ended.prompts is None else self._prompts.others(ended.prompts, own.firsts, seconds)
+        tokens = max(self._tokens.others(ended.generated, own.generated, seconds) - prompts, 0.0)
         context = own.cached_tokens / own.tokens if own.tokens else ended.context
         squares = prompt_tokens * prompt_tokens / prompts if prompts >= 1.0 else 0.0
         return Work(prompts, prompt_tokens, squares, tokens, tokens * context)

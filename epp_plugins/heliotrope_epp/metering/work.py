@@ -13,10 +13,14 @@ class Work:
     prompt_tokens: float = 0.0
     prompt_squares: float = 0.0
     tokens: float = 0.0
-    """Decoded; the first token of an answer comes out of its prefill and is none."""
+    """Decoded; a first token comes out of the prefill on the same engine and is none."""
     cached_tokens: float = 0.0
     """Σ over the decode steps of the tokens whose KV was read."""
     decode_seconds: float = 0.0
+    firsts: float = 0.0
+    """Answers that begin, as the engine counts them."""
+    generated: float = 0.0
+    """Tokens as the engine counts them, first ones included."""
 
     def add(self, other: "Work", share: float = 1.0) -> None:
         """Add a share of other work."""
@@ -26,6 +30,8 @@ class Work:
         self.tokens += share * other.tokens
         self.cached_tokens += share * other.cached_tokens
         self.decode_seconds += share * other.decode_seconds
+        self.firsts += share * other.firsts
+        self.generated += share * other.generated
 
     def joules(self, weights: WorkWeights, batch: float) -> float:
         """What it draws by weights, its steps shared by a batch."""
@@ -41,9 +47,20 @@ class Work:
 def prefill_work(uncached: float, cached: float, share: float = 1.0) -> Work:
     """The prefill of one prompt, or a share of it."""
     whole = uncached + cached
-    return Work(prompts=share, prompt_tokens=share * uncached, prompt_squares=share * (whole * whole - cached * cached))
+    return Work(
+        prompts=share,
+        prompt_tokens=share * uncached,
+        prompt_squares=share * (whole * whole - cached * cached),
+        firsts=share,
+        generated=share,
+    )
 
 
 def decode_work(tokens: float, context: float, seconds: float) -> Work:
     """Decoding of some tokens of one sequence that begins with a context of so many tokens."""
-    return Work(tokens=tokens, cached_tokens=tokens * (context + tokens / 2.0), decode_seconds=seconds)
+    return Work(
+        tokens=tokens,
+        cached_tokens=tokens * (context + tokens / 2.0),
+        decode_seconds=seconds,
+        generated=tokens,
+    )

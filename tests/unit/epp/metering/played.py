@@ -156,6 +156,9 @@ class Played:
             if counted:
                 prefill = self.counted[sent.prefill_endpoint or sent.endpoint]
                 _count(prefill, prompt_tokens=sent.prompt_tokens, first_tokens=1)
+                if sent.prefill_endpoint is not None:
+                    _count(prefill, generated=1)
+                    _count(self.counted[sent.endpoint], first_tokens=1)
         sent.chunks += count
         sent.last_s = self.now_s
         if counted:
