@@ -32,6 +32,8 @@ SETUP_SECONDS = 3.0
 LEAD_SECONDS = 1.0
 NO_PICKER = "127.0.0.1:1"
 REFRESH_SECONDS = 0.5
+SETTLING_SECONDS = 15.0
+"""After the horizon, for the picker to settle the energy of the last requests; nothing of it is counted in the arm."""
 
 
 class ArmName(StrEnum):
@@ -123,7 +125,7 @@ async def run_arm(
         )
         await _play(state, scenario, planned, gateway, on_progress)
         if name is ArmName.HELIOTROPE:
-            state.decisions = await _decisions(admin_url, len(planned))
+            state.decisions = await _settled_decisions(admin_url, len(planned))
             regions = {engine.name: engine.region for engine in engines}
             state.joules = request_joules(state.results, regions, state.decisions, await true_joules(engines))
         return state
@@ -175,9 +177,15 @@ def _meter(scenario: Scenario, engines: Sequence[RunningEngine]) -> Meter:
     return Meter([MeteredEngine(e.name, e.region, e.url, host_watts) for e in engines])
 
 
-async def _decisions(admin_url: str, limit: int) -> list[dict[str, Any]]:
+async def _settled_decisions(admin_url: str, limit: int) -> list[dict[str, Any]]:
+    """What the picker explains, once it has settled the energy of every request that ended, or given up on some."""
+    loop = asyncio.get_running_loop()
+    give_up_s = loop.time() + SETTLING_SECONDS
     async with httpx.AsyncClient(trust_env=False, timeout=30.0) as client:
-        response = await client.get(f"{admin_url}/debug/decisions", params={"limit": min(limit, 1000)})
-        response.raise_for_status()
-        decisions: list[dict[str, Any]] = response.json()
-        return decisions
+        while True:
+            response = await client.get(f"{admin_url}/debug/decisions", params={"limit": min(limit, 1000)})
+            response.raise_for_status()
+            decisions: list[dict[str, Any]] = response.json()
+            if loop.time() >= give_up_s or all(decision["measured"] is not None for decision in decisions):
+                return decisions
+            await asyncio.sleep(REFRESH_SECONDS)
