@@ -46,6 +46,7 @@ def epp(
     energy_port: int | None = None,
     energy_path: str = "/metrics",
     max_accelerator_watts: float = 2_000.0,
+    ledger: bool = True,
     ledger_dir: Path | None = None,
     ledger_slot_seconds: int = 300,
     ledger_max_bytes: int = 1024 * 1024 * 1024,
@@ -92,8 +93,9 @@ def epp(
             they are looked for on the engines' own pages.
         energy_path: Path of the exporter's page.
         max_accelerator_watts: A counter that rises faster is not believed.
-        ledger_dir: Folder for the ledger of joules, which `heliotrope ledger` and `heliotrope settle` read; without it
-            energy is counted in metrics only.
+        ledger: Keep a ledger of joules if there is a folder for it; else energy is counted in metrics only.
+        ledger_dir: Folder for the ledger, which `heliotrope ledger`, `heliotrope settle` and `heliotrope savings` read;
+            by default `ledger` in --state-dir, if that is given.
         ledger_slot_seconds: Length of the ledger's slots of time; shorter than the default for replays that play faster
             than real time.
         ledger_max_bytes: Size from which the ledger's oldest files are deleted.
@@ -143,6 +145,7 @@ def epp(
     traces, warnings = tracing_settings(flags, os.environ)
     for warning in warnings:
         logging.getLogger(__name__).warning(warning)
+    ledger_folder = state_dir / "ledger" if ledger_dir is None and state_dir is not None else ledger_dir
     tls: Tls | None = None
     if secure_serving:
         tls = SelfSigned() if cert_path is None else TlsFiles(cert_path / "tls.crt", cert_path / "tls.key")
@@ -163,11 +166,11 @@ def epp(
             enabled=meter, node_port=energy_port, node_path=energy_path, max_watts=max_accelerator_watts
         ),
         home_region=home_region,
-        ledger=None
-        if ledger_dir is None
-        else LedgerSettings(
-            ledger_dir, slot_seconds=ledger_slot_seconds, max_bytes=ledger_max_bytes, max_days=ledger_max_days
-        ),
+        ledger=LedgerSettings(
+            ledger_folder, slot_seconds=ledger_slot_seconds, max_bytes=ledger_max_bytes, max_days=ledger_max_days
+        )
+        if ledger and ledger_folder is not None
+        else None,
         drain_seconds=drain_seconds,
         grace_seconds=grace_seconds,
     )

@@ -191,6 +191,25 @@ def test_pickers_learn_by_themselves_at_a_trainer_or_not_at_all(chart: Chart) ->
     assert "learned" not in volumes
 
 
+def test_pickers_keep_a_ledger_or_none(chart: Chart) -> None:
+    def spec(values: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        found = pod(chart.objects(POOL | values), "heliotrope-picker")
+        words = [each for each in found["containers"][0]["args"] if "ledger" in each]
+        return words, {volume["name"]: volume for volume in found["volumes"]}
+
+    words, volumes = spec({})
+    folder, size = "--ledger-dir=/var/lib/heliotrope-ledger", "--ledger-max-bytes=805306368"
+    assert words == ["--ledger", folder, size, "--ledger-max-days=400"]
+    assert volumes["ledger"]["emptyDir"] == {"sizeLimit": 1_073_741_824}
+    claim = {"persistentVolumeClaim": {"claimName": "accounts"}}
+    words, volumes = spec({"picker": {"ledger": {"volume": claim, "maxBytes": 100_000_000_000, "maxDays": 30}}})
+    assert words == ["--ledger", folder, "--ledger-max-bytes=100000000000", "--ledger-max-days=30"]
+    assert volumes["ledger"] == {"name": "ledger"} | claim
+    words, volumes = spec({"picker": {"ledger": {"enabled": False}}})
+    assert words == ["--no-ledger"]
+    assert "ledger" not in volumes
+
+
 def test_a_trainer_is_alone_without_rights_and_keeps_what_it_learned(chart: Chart) -> None:
     objects = chart.objects(POOL | TRAINER)
     spec = named(objects, "Deployment", "heliotrope-trainer")["spec"]
