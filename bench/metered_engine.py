@@ -116,7 +116,6 @@ class MeteredEngine:
         self.outcomes: list[Outcome] = []
         self._done: list[tuple[_InFlight, str]] = []
         self.pickers = [self._picker(known, limits or MeteringSettings().limits) for _ in range(pickers)]
-        self.counter_start_mj: int | None = None
 
     def _picker(self, known: EngineModel | None, limits: CounterLimits) -> _Picker:
         clock = Clock(monotonic=lambda: self._now_s, unix=lambda: UNIX_OFFSET_S + self._now_s)
@@ -133,6 +132,11 @@ class MeteredEngine:
         sinks.add(picker)
         meter.added(state)
         return picker
+
+    @property
+    def busy_seconds(self) -> float:
+        """Time in steps so far."""
+        return seconds(self.engine.counters.prefill_ns + self.engine.counters.decode_ns)
 
     def run(self, arrivals: Sequence[Arrival]) -> list[Outcome]:
         """Serve a load to its end and wait until all is settled; outcomes in order of completion."""
