@@ -44,7 +44,8 @@ def html(states: Sequence[ArmState], scenario: Scenario, result: Mapping[str, An
             f"({result['arms']['heliotrope']['grams_co2e']:.1f} g against "
             f"{result['arms']['round_robin']['grams_co2e']:.1f} g), with "
             f"{result['arms']['heliotrope']['slo_violations']} SLO violations against "
-            f"{result['arms']['round_robin']['slo_violations']}.</p>"
+            f"{result['arms']['round_robin']['slo_violations']}. The saving is "
+            f"{escape(result['accounting']['savings'])}.</p>"
         )
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Heliotrope demo</title>",
