@@ -5,14 +5,16 @@ from pathlib import Path
 
 from heliotrope.predict.schedule import SchedulePolicy
 
+TICK_S = 0.5
+"""Between two looks at drift and at whether a training is due."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
     """When to train, how long it may take, and how often what was learned is saved."""
 
     schedule: SchedulePolicy = field(default_factory=SchedulePolicy)
-    tick_s: float = 0.5
-    """Between two looks at drift and at whether a training is due."""
+    tick_s: float = TICK_S
     timeout_s: float = 300.0
     first_retry_s: float = 10.0
     longest_retry_s: float = 900.0

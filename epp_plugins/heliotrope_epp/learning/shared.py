@@ -10,7 +10,7 @@ from heliotrope.predict.sample import Sample
 from heliotrope_epp.learning.client import ClientSettings, TrainerClient
 from heliotrope_epp.learning.drift import DriftWatch
 from heliotrope_epp.learning.keeper import ModelKeeper
-from heliotrope_epp.learning.settings import TrainingSettings
+from heliotrope_epp.learning.settings import TICK_S
 
 
 class SharedLearning:
@@ -23,7 +23,7 @@ class SharedLearning:
         watch: DriftWatch,
         *,
         random: Random,
-        tick_s: float = TrainingSettings.tick_s,
+        tick_s: float = TICK_S,
     ) -> None:
         self._tick_s = tick_s
         self._keeper = keeper
