@@ -32,7 +32,7 @@ class EndpointView:
 
     def scraped(self, reading: Reading, now_s: float) -> None:
         """Keep what the scraper keeps of a page."""
-        self._state.metrics = EngineMetrics(
+        metrics = EngineMetrics(
             scraped_s=now_s,
             running=float(reading.running),
             waiting=float(reading.waiting),
@@ -43,7 +43,7 @@ class EndpointView:
             power_watts=reading.power_watts,
             sm_clock_mhz=reading.sm_clock_mhz,
         )
-        self._state.inflight_at_scrape = len(self._state.inflight)
+        self._state.scraped(metrics)
 
     def candidates(self, cached_tokens: float, now_s: float) -> Candidates:
         """As the carbon picker makes them."""
@@ -61,9 +61,15 @@ class EndpointView:
         expected_output_tokens: float,
     ) -> Dispatch:
         """As the director notes it."""
-        dispatch = Dispatch(now_s, prompt_tokens, uncached_tokens, first_token_due_s, expected_output_tokens)
+        dispatch = Dispatch(
+            now_s, prompt_tokens, uncached_tokens, first_token_due_s, expected_output_tokens, streams=True
+        )
         self._state.inflight.add(dispatch, prefill_seconds)
         return dispatch
+
+    def piece(self, dispatch: Any, now_s: float) -> None:
+        """As the director notes it."""
+        self._state.inflight.piece(dispatch, now_s)
 
     def ended(self, dispatch: Any) -> None:
         """As the director notes it."""

@@ -81,6 +81,7 @@ FEATURES = (
     Feature("decode_tokens_in_flight", "tokens", Group.STATE),
     Feature("prefill_duty", "fraction", Group.STATE),
     Feature("batch", "requests", Group.STATE),
+    Feature("seconds_since_piece", "s", Group.STATE),
     Feature("sm_clock_mhz", "MHz", Group.POWER),
     Feature("power_watts", "W", Group.POWER),
     Feature("analytic_ttft_seconds", "s", Group.ANALYTIC),
@@ -224,6 +225,8 @@ class EndpointInputs:
     """Prompt tokens of own requests that have not answered yet."""
     decode_tokens_in_flight: FloatColumn | float = NAN
     """Output tokens that own requests are still expected to produce."""
+    seconds_since_piece: FloatColumn | float = NAN
+    """Since a piece of an answer came from there: tells where in its step the engine is."""
 
 
 def request_rows(request: RequestInputs, endpoints: EndpointInputs) -> Matrix:
@@ -249,12 +252,13 @@ def request_rows(request: RequestInputs, endpoints: EndpointInputs) -> Matrix:
     columns[14] += 1.0
     # The cap may be unknown while the batch is not; an unknown batch stays unknown.
     np.copyto(columns[14], hardware[:, _MAX_NUM_SEQS], where=columns[14] > hardware[:, _MAX_NUM_SEQS])
-    columns[15] = endpoints.sm_clock_mhz
-    columns[16] = endpoints.power_watts
-    columns[17] = endpoints.analytic_ttft_seconds
-    columns[18] = endpoints.analytic_tpot_seconds
-    columns[19] = endpoints.analytic_request_joules
-    columns[20] = endpoints.analytic_prefill_joules
+    columns[15] = endpoints.seconds_since_piece
+    columns[16] = endpoints.sm_clock_mhz
+    columns[17] = endpoints.power_watts
+    columns[18] = endpoints.analytic_ttft_seconds
+    columns[19] = endpoints.analytic_tpot_seconds
+    columns[20] = endpoints.analytic_request_joules
+    columns[21] = endpoints.analytic_prefill_joules
     rows[:, _HARDWARE:] = hardware
     return rows
 

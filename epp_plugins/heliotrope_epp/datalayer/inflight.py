@@ -16,10 +16,20 @@ class Dispatch:
     first_token_due_s: float
     """When its first token is expected; until then its prompt counts as waiting for prefill."""
     expected_output_tokens: float = 0.0
+    streams: bool = False
+    """Its first token will be seen: until then it waits, due or not."""
+
+    def waits(self, now_s: float) -> bool:
+        """Whether its first token is still to come, for one of which none was seen."""
+        return self.streams or self.first_token_due_s > now_s
 
 
 class InFlight:
-    """Counts of one endpoint. Adding and removing are O(1); `waiting` drops dispatches whose first token is due."""
+    """Counts of one endpoint. Adding, removing and a piece are O(1).
+
+    A streamed request waits for its first token until `piece` tells of it; of others nobody sees it, so they wait until
+    it is due.
+    """
 
     def __init__(self) -> None:
         self._open: dict[Dispatch, None] = {}  # in the order of dispatch
@@ -28,6 +38,7 @@ class InFlight:
         self._output_tokens = 0.0
         self._prefill_seconds = 0.0
         self._prefill_as_of_s = 0.0
+        self._piece_s = float("nan")
 
     def __len__(self) -> int:
         return len(self._open)
@@ -50,6 +61,15 @@ class InFlight:
         self._output_tokens -= dispatch.expected_output_tokens
         self._before_first.pop(dispatch, None)
 
+    def piece(self, dispatch: Dispatch, now_s: float) -> None:
+        """A piece of its answer has arrived: it waits no longer, and a step of the engine ended just before."""
+        self._before_first.pop(dispatch, None)
+        self._piece_s = now_s
+
+    def seconds_since_piece(self, now_s: float) -> float:
+        """Since a piece of any answer arrived from there; NaN before the first."""
+        return now_s - self._piece_s
+
     def mean_prompt_tokens(self) -> float:
         """Of the open requests; 0 without any."""
         return self._prompt_tokens / len(self._open) if self._open else 0.0
@@ -59,14 +79,14 @@ class InFlight:
         return max(self._output_tokens, 0.0)
 
     def waiting(self, now_s: float) -> tuple[int, float]:
-        """Requests whose first token is not yet due, and their uncached prompt tokens."""
-        for dispatch in [d for d in self._before_first if d.first_token_due_s <= now_s]:
+        """Requests that wait for their first token, and their uncached prompt tokens."""
+        for dispatch in [d for d in self._before_first if not d.waits(now_s)]:
             del self._before_first[dispatch]
         return len(self._before_first), sum(d.uncached_tokens for d in self._before_first)
 
     def oldest_waiting_s(self, now_s: float) -> float:
-        """How long the oldest request has waited whose first token is not yet due; 0 without any."""
-        return next((now_s - d.dispatched_s for d in self._before_first if d.first_token_due_s > now_s), 0.0)
+        """How long the oldest one of them has waited; 0 without any."""
+        return next((now_s - d.dispatched_s for d in self._before_first if d.waits(now_s)), 0.0)
 
     def dispatched_since(self, time_s: float) -> tuple[int, float]:
         """Open requests dispatched after a time, and their prompt tokens."""

@@ -154,8 +154,7 @@ class Scraper:
         before = state.metrics
         if state.consecutive_failures >= _FAILURES_BEFORE_WARNING:
             _log.info("endpoint %s answers again", state.endpoint.key)
-        state.metrics = metrics
-        state.inflight_at_scrape = len(state.inflight)
+        state.scraped(metrics)
         state.consecutive_failures = 0
         self.counts.succeeded += 1
         if before is not None and _lost_cache(before, metrics):

@@ -26,6 +26,8 @@ class Load:
     kv_capacity_tokens: float = NAN
     power_watts: float = NAN
     sm_clock_mhz: float = NAN
+    seconds_since_piece: float = NAN
+    """Since the last piece of an answer to us came from there: a step of the engine ended just before it."""
 
     @property
     def requests(self) -> float:
@@ -46,6 +48,8 @@ class EndpointState:
     inflight: InFlight = field(default_factory=InFlight)
     inflight_at_scrape: int = 0
     """Own requests when `metrics` was scraped: what the engine then had beyond them belongs to others."""
+    waiting_at_scrape: int = 0
+    """Of them, those that waited for their first token."""
     consecutive_failures: int = 0
     """Scrapes that failed since the last good one."""
 
@@ -79,18 +83,23 @@ class EndpointState:
             kv_capacity_tokens=self._kv_capacity_tokens(metrics),
             power_watts=NAN if metrics.power_watts is None else metrics.power_watts,
             sm_clock_mhz=NAN if metrics.sm_clock_mhz is None else metrics.sm_clock_mhz,
+            seconds_since_piece=self.inflight.seconds_since_piece(now_s),
         )
 
+    def scraped(self, metrics: EngineMetrics) -> None:
+        """Take a new scrape, and remember what of it was our own."""
+        self.metrics = metrics
+        self.inflight_at_scrape = len(self.inflight)
+        self.waiting_at_scrape = self.inflight.waiting(metrics.scraped_s)[0]
+
     def _waiting(self, metrics: EngineMetrics, now_s: float) -> tuple[float, float]:
-        """Requests before the next one's prefill and their tokens: what we expect, or the engine's own queue if longer.
+        """Requests before the next one's prefill and their tokens: our own, and those that others had at the scrape.
 
         Those that we know nothing about are taken to be as long as ours are on average.
         """
-        expected, tokens = self.inflight.waiting(now_s)
-        queued = metrics.waiting or 0.0
-        if queued <= expected:
-            return float(expected), tokens
-        return queued, tokens + (queued - expected) * self.inflight.mean_prompt_tokens()
+        own, tokens = self.inflight.waiting(now_s)
+        others = max((metrics.waiting or 0.0) - self.waiting_at_scrape, 0.0)
+        return own + others, tokens + others * self.inflight.mean_prompt_tokens()
 
     def _kv_tokens(self, metrics: EngineMetrics) -> float:
         return NAN if metrics.kv_usage is None else metrics.kv_usage * self._kv_capacity_tokens(metrics)

@@ -94,6 +94,11 @@ class Director:
         """The client left before the answer."""
         self._metrics.cancelled()
 
+    def progressed(self, ctx: RoutedContext, at_s: float) -> None:
+        """An answer has begun or goes on: its request waits no longer, and the engine has just ended a step."""
+        if ctx.request is not None:
+            ctx.state.inflight.piece(ctx.dispatch, at_s)
+
     def done(self, ctx: RoutedContext, report: Report) -> None:
         """Release what the request held and learn from how it went."""
         self._inflight -= 1
@@ -145,6 +150,7 @@ class Director:
             uncached_tokens=max(llm_request.prompt_tokens - chosen.cached_tokens, 1.0),
             first_token_due_s=started_s + first_token_s,
             expected_output_tokens=llm_request.expected_output_tokens,
+            streams=llm_request.streaming,
         )
         ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace)
         trace.routed(chosen, ctx.arm)

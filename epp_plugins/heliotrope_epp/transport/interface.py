@@ -207,6 +207,13 @@ class Decider(Protocol):
         """The client left before the answer; called once, and `request.cancelled` is True from then on."""
         ...
 
+    def progressed(self, ctx: Any, at_s: float) -> None:
+        """A non-empty piece of a routed request's response has arrived, at this instant; never after `done`.
+
+        Called for every piece, so it must cost next to nothing.
+        """
+        ...
+
     def done(self, ctx: Any, report: Report) -> None:
         """A routed request ended. Called exactly once for every `route` that returned True, whatever happened."""
         ...

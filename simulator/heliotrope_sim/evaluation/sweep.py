@@ -243,10 +243,20 @@ class _Run:
     def _finish(self, now_ns: int) -> None:
         step = self._step
         assert step is not None
+        self._show(step, seconds(now_ns))
         for sequence in step.finished:
             followed = self._in_flight.pop(sequence.request.request_id)
             if followed.own is not None:
                 self._end(followed.own, sequence, now_ns)
+
+    def _show(self, step: StepResult, now_s: float) -> None:
+        """First tokens each by itself; of the others one is enough, as all say the same: a step has ended."""
+        for sequence in step.emitted:
+            own = self._in_flight[sequence.request.request_id].own
+            if own is not None:
+                self._view.piece(own.dispatch, now_s)
+                if not step.first_tokens:
+                    return
 
     def _end(self, own: _Own, sequence: EngineSequence, now_ns: int) -> None:
         now_s = seconds(now_ns)

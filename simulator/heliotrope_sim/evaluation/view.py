@@ -49,6 +49,10 @@ class PickerView(Protocol):
         """A request was sent there; returns what `ended` takes."""
         ...
 
+    def piece(self, dispatch: Any, now_s: float) -> None:
+        """A piece of its answer has arrived."""
+        ...
+
     def ended(self, dispatch: Any) -> None:
         """Its answer is complete."""
         ...

@@ -33,6 +33,7 @@ class Recorder:
         self.requests: list[Request] = []
         self.cancellations: list[Request] = []
         self.reports: dict[Any, Report] = {}
+        self.pieces: dict[Any, list[float]] = {}
 
     def route(self, request: Request) -> None:
         assert request.route(ENDPOINT, ctx=len(self.requests))
@@ -50,10 +51,19 @@ class Recorder:
             assert request.cancelled
             self.cancellations.append(request)
 
+    def progressed(self, ctx: Any, at_s: float) -> None:
+        with self._alone():
+            assert ctx not in self.reports, f"progress of {ctx} after its end"
+            self.pieces.setdefault(ctx, []).append(at_s)
+
     def done(self, ctx: Any, report: Report) -> None:
         with self._alone():
             assert ctx not in self.reports, f"done twice for {ctx}"
             self.reports[ctx] = report
+            pieces = self.pieces.get(ctx, [])
+            assert len(pieces) == report.chunks, "progress is told once for each piece"
+            if pieces:
+                assert (pieces[0], pieces[-1]) == (report.first_s, report.last_s)
 
     def _alone(self) -> "Recorder":
         return self

@@ -124,6 +124,7 @@ def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mappi
         kv_capacity_tokens=np.array([load.kv_capacity_tokens for load in loads], dtype=np.float64),
         power_watts=np.array([load.power_watts for load in loads], dtype=np.float64),
         sm_clock_mhz=np.array([load.sm_clock_mhz for load in loads], dtype=np.float64),
+        seconds_since_piece=np.array([load.seconds_since_piece for load in loads], dtype=np.float64),
     )
 
 

@@ -261,14 +261,29 @@ class Exchange:
     async def _pass_through(self, message: Any | None, relay: ResponseRelay) -> None:
         """Answer the response's messages until its end; books are closed before the last reply leaves."""
         while True:
-            replies, ended = relay.handle(await self._next() if message is None else message)
+            message = await self._next() if message is None else message
+            chunks = relay.chunks
+            replies, ended = relay.handle(message)
             message = None
+            if relay.chunks > chunks:
+                self._progressed(relay)
             if ended:
                 self._end(Cause.COMPLETE)
             for reply in replies:
                 await self._write(reply)
             if ended:
                 return
+
+    def _progressed(self, relay: ResponseRelay) -> None:
+        """Tell the decider of a piece, unless nobody decided on this request."""
+        routed = self._routed
+        if routed is None:
+            return
+        assert relay.last_s is not None
+        try:
+            self._shared.decider.progressed(routed.ctx, relay.last_s)
+        except Exception:
+            logger.exception("the decider failed to take the progress of a request")
 
     def _end(self, cause: Cause) -> None:
         """Close the books of this request; only the first call counts."""

@@ -92,6 +92,7 @@ def pool(
         kv_capacity_tokens=column("kv_capacity_tokens", 160_000.0),
         power_watts=column("power_watts", np.nan),
         sm_clock_mhz=column("sm_clock_mhz", np.nan),
+        seconds_since_piece=column("seconds_since_piece", np.nan),
     )
 
 

@@ -62,6 +62,7 @@ ENDPOINTS = EndpointInputs(
     analytic_prefill_joules=np.array([10.0, 20.0, NAN]),
     prefill_tokens_in_flight=np.array([11.0, 12.0, 13.0]),
     decode_tokens_in_flight=np.array([21.0, 22.0, 23.0]),
+    seconds_since_piece=np.array([0.01, NAN, 0.03]),
 )
 
 
@@ -88,6 +89,7 @@ def test_every_column_holds_what_its_name_says() -> None:
         "decode_tokens_in_flight": [21.0, 22.0, 23.0],
         "prefill_duty": [0.1, 0.2, 0.3],
         "batch": [4.0, 8.0, NAN],
+        "seconds_since_piece": [0.01, NAN, 0.03],
         "sm_clock_mhz": [1_410.0] * 3,
         "power_watts": [300.0, NAN, NAN],
         "analytic_ttft_seconds": [0.25, 0.5, NAN],

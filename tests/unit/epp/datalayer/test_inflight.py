@@ -1,5 +1,7 @@
 """The picker's own requests on one endpoint."""
 
+import math
+
 import pytest
 
 from heliotrope_epp.datalayer.inflight import Dispatch, InFlight
@@ -18,6 +20,25 @@ def test_a_request_waits_until_its_first_token_is_due() -> None:
     assert inflight.waiting(2.0) == (1, 30.0)
     assert inflight.waiting(5.0) == (0, 0.0)
     assert len(inflight) == 2
+
+
+def test_a_streamed_request_waits_until_a_piece_of_its_answer_is_seen() -> None:
+    inflight = InFlight()
+    late, other = (Dispatch(0.0, 100.0, 30.0, first_token_due_s=1.0, streams=True) for _ in range(2))
+    inflight.add(late, 0.0)
+    inflight.add(other, 0.0)
+    assert inflight.waiting(5.0) == (2, 60.0)
+    assert inflight.oldest_waiting_s(5.0) == 5.0
+    assert math.isnan(inflight.seconds_since_piece(5.0))
+
+    inflight.piece(late, 5.5)
+    inflight.piece(late, 6.0)
+
+    assert inflight.waiting(6.0) == (1, 30.0)
+    assert inflight.seconds_since_piece(6.5) == 0.5
+    inflight.remove(other)
+    assert inflight.waiting(6.0) == (0, 0.0)
+    assert inflight.oldest_waiting_s(7.0) == 0.0
 
 
 def test_an_ended_request_counts_nowhere_and_only_ends_once() -> None:

@@ -29,16 +29,17 @@ def test_missing_or_stale_metrics_are_unknown_never_zero(known: EngineMetrics | 
 
 
 def test_what_others_sent_stays_and_our_own_is_counted_by_ourselves() -> None:
-    state = EndpointState(ENDPOINT, metrics=metrics())
+    state = EndpointState(ENDPOINT)
     own = [Dispatch(9.0, 100.0, 80.0, 9.5), Dispatch(10.5, 200.0, 150.0, 12.0)]
-    for each in own:
-        state.inflight.add(each, 0.0)
-    state.inflight_at_scrape = 1
+    state.inflight.add(own[0], 0.0)
+    state.scraped(metrics())
+    state.inflight.add(own[1], 0.0)
 
     load = state.load(now_s=11.0, stale_after_s=2.0)
 
-    assert load.running == 1.0 + 3.0  # our first one, and three of the four seen
-    assert (load.waiting, load.waiting_tokens) == (1.0, 150.0)
+    assert load.running == 1.0 + 2.0  # our first one, and of the four seen two of others
+    assert (load.waiting, load.waiting_tokens) == (2.0, 150.0 + 150.0)  # another's, as long as ours on average
+    assert math.isnan(load.seconds_since_piece)
     assert load.kv_tokens == 0.5 * 16 * 100 + 200.0
     assert load.kv_capacity_tokens == 1600.0
     assert math.isnan(load.power_watts)
@@ -46,6 +47,20 @@ def test_what_others_sent_stays_and_our_own_is_counted_by_ourselves() -> None:
     for each in own:
         state.inflight.remove(each)
     assert state.load(11.0, 2.0).requests == 3.0
+
+
+def test_a_queue_that_was_ours_at_the_scrape_is_ours_no_longer_once_it_was_answered() -> None:
+    state = EndpointState(ENDPOINT)
+    own = Dispatch(9.0, 100.0, 80.0, 9.5, streams=True)
+    state.inflight.add(own, 0.0)
+    state.scraped(metrics())
+    assert state.load(11.0, 2.0).waiting == 1.0  # the one of the page is ours, due or not
+
+    state.inflight.piece(own, 11.25)
+
+    load = state.load(11.5, 2.0)
+    assert (load.waiting, load.waiting_tokens, load.running) == (0.0, 0.0, 4.0)
+    assert load.seconds_since_piece == 0.25
 
 
 def test_kv_tokens_by_the_engine_model_where_the_page_has_no_geometry() -> None:

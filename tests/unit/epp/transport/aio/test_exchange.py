@@ -50,6 +50,9 @@ class Router:
     def cancelled(self, request: Request) -> None:
         raise AssertionError("it was answered")
 
+    def progressed(self, ctx: Any, at_s: float) -> None:
+        self._events.append("progressed")
+
     def done(self, ctx: Any, report: Report) -> None:
         self._events.append("done")
         self.reports.append(report)
@@ -75,7 +78,7 @@ ERRORS = pytest.mark.parametrize("error", [asyncio.CancelledError(), grpc.aio.Us
 @ERRORS
 async def test_books_are_closed_before_the_last_reply_leaves(error: BaseException) -> None:
     events, report, shared = await run(3, error)
-    assert events == ["decide", "write 1", "write 2", "done", "write 3"]
+    assert events == ["decide", "write 1", "write 2", "progressed", "done", "write 3"]
     assert report.cause is Cause.COMPLETE
     assert (shared.stats.routed, shared.stats.open_streams, shared.routed) == (0, 0, {})
 
@@ -91,5 +94,5 @@ async def test_a_gateway_that_is_gone_at_an_earlier_write_is_a_disconnect(error:
 
 async def test_nothing_is_read_or_written_after_the_last_reply() -> None:
     events, report, _ = await run(0, asyncio.CancelledError())
-    assert events == ["decide", "write 1", "write 2", "done", "write 3"]
+    assert events == ["decide", "write 1", "write 2", "progressed", "done", "write 3"]
     assert report.complete
