@@ -85,11 +85,11 @@ def table(settlement: Settlement) -> Table:
 def _row(name: str, part: Settled) -> tuple[str, ...]:
     return (
         name,
-        f"{kwh_from_joules(part.it_joules):,.3f}",
+        f"{kwh_from_joules(part.it_joules):,.4f}",
         f"{part.recorded_grams:,.2f}" if part.recorded_grams else _UNKNOWN,
         f"{part.settled_grams:,.2f}" if part.settled_joules else _UNKNOWN,
         _change(part.change) if part.compared_joules else _UNKNOWN,
-        f"{kwh_from_joules(part.unpriced_joules):,.3f}",
+        f"{kwh_from_joules(part.unpriced_joules):,.4f}",
     )
 
 

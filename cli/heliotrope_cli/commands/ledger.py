@@ -1,22 +1,20 @@
 """`heliotrope ledger`: where joules went, by whatever is asked."""
 
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from heliotrope.carbon.series import unix_seconds
 from heliotrope.errors import InvalidInputError
 from heliotrope_cli.commands.extras import needs
+from heliotrope_cli.tables import console
 
 _UNKNOWN = "–"
-_WIDTH = 160
 _TITLES = {
     "requests": "requests",
     "output_tokens": "tokens out",
@@ -59,9 +57,7 @@ def ledger(
     if as_json:
         print(json.dumps([{name: _plain(value) for name, value in row.items()} for row in rows], indent=2))
         return
-    # Into a file or pipe nothing has to be cut to a screen's width.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    console.print(_table(rows, tuple(dict.fromkeys(by))))
+    console().print(_table(rows, tuple(dict.fromkeys(by))))
 
 
 def _table(rows: list[dict[str, Any]], by: tuple[str, ...]) -> Table:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from heliotrope.carbon.series import unix_seconds
 from heliotrope.carbon.settlement import RegionSignal, SignalKind
@@ -17,6 +16,7 @@ from heliotrope.providers.curtailment import with_curtailment_credit
 from heliotrope.providers.history import Names, Unit, read_history, settlement_signal
 from heliotrope_cli import settle_text
 from heliotrope_cli.commands.extras import needs
+from heliotrope_cli.tables import console
 
 Flag = Annotated[bool, Parameter(negative="")]
 
@@ -109,12 +109,12 @@ def settle(
     if as_json:
         print(json.dumps(settle_text.document(result, stored.unmeasured_requests, alpha), indent=2, allow_nan=False))
         return
-    console = Console(highlight=False)
+    out = console()
     for line in settle_text.lines(result, stored.unmeasured_requests, alpha):
-        console.print(line, markup=False)
-    console.print(settle_text.table(result))
+        out.print(line, markup=False)
+    out.print(settle_text.table(result))
     if write is not None:
-        console.print(f"A settled copy of the ledger is in {write}.", markup=False)
+        out.print(f"A settled copy of the ledger is in {write}.", markup=False)
 
 
 def _of_files(

@@ -31,6 +31,8 @@ BoolVector = NDArray[np.bool_]
 
 UNKNOWN_REGION = ""
 """Region of energy of which nobody says where it was drawn; no signal prices it."""
+NOTHING_JOULES = 0.001
+"""Energy below a counter's resolution: the balance of what was given and taken back. A change of it means nothing."""
 MAX_TIME_ROWS = 20_000
 """Rows of time of a bootstrap; slots of a longer span are joined to at most as many."""
 
@@ -222,6 +224,8 @@ class _Priced:
         np.add.at(values[:, 0], self.rows.index[both], self.settled_grams[both])
         np.add.at(values[:, 1], self.rows.index[both], self.stored.recorded_grams[both])
         b = self.bootstrap
+        if abs(float(self.stored.it_joules[both].sum())) < NOTHING_JOULES:
+            return Interval(float("nan"), float("nan"), float("nan"), b.confidence, 0)
         return block_bootstrap(
             values,
             relative_change,

@@ -18,6 +18,7 @@ from heliotrope_epp.ledger.journal import sync_folder
 from heliotrope_epp.ledger.read import TABLE, between
 
 _IT_JOULES = f"(millijoules / {MILLIJOULES_PER_JOULE} + coalesce(host_joules, 0))"
+_SUM_JOULES = f"(sum(millijoules) / {MILLIJOULES_PER_JOULE} + coalesce(sum(host_joules), 0))"
 _SETTLED = "settled.parquet"
 
 
@@ -46,7 +47,7 @@ def stored_energy(
                    coalesce(region, '{UNKNOWN_REGION}') AS region,
                    CASE line WHEN 'request' THEN coalesce(arm, 'unknown arm') ELSE line END AS arm_or_line,
                    pue, signal_type, emission_factor,
-                   sum({_IT_JOULES}) AS joules, sum(grams_co2e) AS grams
+                   {_SUM_JOULES} AS joules, sum(grams_co2e) AS grams
             FROM {TABLE} WHERE measured AND millijoules IS NOT NULL AND {where} GROUP BY ALL ORDER BY ALL""",  # noqa: S608
         times,
     ).fetchnumpy()

@@ -15,7 +15,7 @@ KEYS: dict[str, str] = {
 }
 """What can be summed by, and its SQL."""
 
-_IT_JOULES = f"(millijoules / {MILLIJOULES_PER_JOULE} + coalesce(host_joules, 0))"
+_IT_JOULES = f"(sum(millijoules) / {MILLIJOULES_PER_JOULE} + coalesce(sum(host_joules), 0))"
 
 _COUNTS = ("requests", "output_tokens")
 
@@ -39,7 +39,7 @@ def summary(
     found = connection.execute(
         f"""SELECT {keys} signal_type, emission_factor, currency, electricity_currency,
                    sum(requests) AS requests, sum(output_tokens) AS output_tokens,
-                   sum({_IT_JOULES}) / {JOULES_PER_KWH} AS it_kwh,
+                   {_IT_JOULES} / {JOULES_PER_KWH} AS it_kwh,
                    sum(grams_co2e) AS grams_co2e, sum(embodied_grams_co2e) AS embodied_grams_co2e,
                    sum(water_liters) AS water_liters, sum(hardware_cost) AS hardware_cost,
                    sum(electricity_cost) AS electricity_cost

@@ -145,6 +145,9 @@ def test_lines_that_give_and_take_back_settle_to_their_balance() -> None:
     stored = energy([(0, "es", "unrecorded", 3.0, 450.0), (0, "es", "unrecorded", -3.0, -450.0)])
     total = settle(stored, {"es": signal([200.0])}, resamples=10).total
     assert (total.it_joules, total.settled_grams) == (0.0, 0.0)
+    # Given at one intensity and taken back at another: some grams, of no energy, whose change means nothing.
+    moved = energy([(0, "es", "unrecorded", 3.0, 450.0), (1, "es", "unrecorded", -3.0, -440.0)])
+    assert np.isnan(settle(moved, {"es": signal([200.0, 100.0])}, resamples=10).total.change.estimate)
 
 
 def test_intensity_over_a_slot_says_whether_it_is_estimated() -> None:
