@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from heliotrope.decide import recorded
 from heliotrope.errors import InvalidInputError
 from heliotrope_cli import picker_client
 from heliotrope_cli.explain_tables import tables
 from heliotrope_cli.explain_text import sentences
-
-PIPED_WIDTH = 200
-"""Columns where nobody says how many there are."""
+from heliotrope_cli.output import show
 
 
 def explain(
@@ -52,13 +49,7 @@ def explain(
     if as_json:
         print(json.dumps(document, indent=2, allow_nan=False))
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPED_WIDTH
-    for line in sentences(record):
-        console.print(line, markup=False, soft_wrap=not console.is_terminal)
-    for table in tables(record):
-        console.print(table)
+    show(sentences(record), tables(record))
 
 
 def _contents(file: Path) -> bytes:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from heliotrope.carbon import savings as comparison
 from heliotrope.carbon.savings import Metric
@@ -13,6 +12,7 @@ from heliotrope.carbon.series import unix_seconds
 from heliotrope.errors import InvalidInputError
 from heliotrope_cli import savings_text
 from heliotrope_cli.commands.extras import needs
+from heliotrope_cli.output import show
 
 
 def savings(
@@ -57,13 +57,8 @@ def savings(
         result = savings_text.document(found, policy=arms.policy, coverage=arms.coverage, caveats=arms.caveats)
         print(json.dumps(result, indent=2, allow_nan=False))
         return
-    console = Console(highlight=False)
-    sentences = savings_text.lines(found, policy=arms.policy, coverage=arms.coverage, caveats=arms.caveats)
-    for line in sentences:
-        console.print(line, markup=False)
-    if found.overall:
-        console.print(savings_text.overall_table(found))
-        console.print(savings_text.class_table(found, classes))
+    tables = [savings_text.overall_table(found), savings_text.class_table(found, classes)] if found.overall else []
+    show(savings_text.lines(found, policy=arms.policy, coverage=arms.coverage, caveats=arms.caveats), tables)
 
 
 def _unix(name: str, text: str) -> float:

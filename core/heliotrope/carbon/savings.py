@@ -6,7 +6,7 @@ for a saving. The interval comes from the block bootstrap over time; both arms a
 load and grid move both.
 
 The arms share engines. A steered request fills a batch that a held-out one decodes in, each joins the other's queue,
-and the energy of an idle engine belongs to neither: so what is compared is what a request draws in a fleet that is
+and idle energy is nobody's or is shared out by work: so what is compared is what a request draws in a fleet that is
 mostly steered. It is not the difference between two fleets, of which one is steered and the other is not.
 """
 
@@ -45,8 +45,8 @@ REST = "all other classes"
 RESOLVED_CHANGE = 0.05
 """The change for which the requests needed are told."""
 INTERFERENCE = (
-    "Both arms share engines: they fill each other's batches and wait in each other's queues, and idle energy belongs "
-    "to neither. So this compares requests within one mostly steered fleet, not a steered fleet with an unsteered one."
+    "Both arms share engines: they fill each other's batches, wait in each other's queues, and idle energy is shared "
+    "out by work. So this compares requests within one mostly steered fleet, not a steered fleet with an unsteered one."
 )
 
 
