@@ -129,6 +129,7 @@ def _head(model: TargetModel) -> dict[str, Any]:
         "scale": model.scale,
         "analytic_base": model.analytic_base,
         "mean": list(calibration.mean),
+        "median": list(calibration.median),
         "q90": list(calibration.q90),
         "spread": list(calibration.spread),
         "residuals": list(calibration.residuals),
@@ -158,6 +159,7 @@ def _model(entry: Any, text: str, path: str) -> TargetModel:
         analytic_base=_item(entry, "analytic_base", bool, path),
         calibration=Calibration(
             mean=_tuple(entry, "mean", path, -MAX_LEAF, MAX_LEAF),
+            median=_tuple(entry, "median", path, -MAX_LEAF, MAX_LEAF),
             q90=_tuple(entry, "q90", path, -MAX_LEAF, MAX_LEAF),
             spread=_tuple(entry, "spread", path, 0.0, MAX_LEAF),
             residuals=tuple(int(count) for count in counts),

@@ -1,4 +1,4 @@
-"""What a decision asks: mean, 0.9 quantile and spread of every target, for all candidates in one call.
+"""What a decision asks: mean, median, 0.9 quantile and spread of every target, for all candidates in one call.
 
 `LearnedModels` is immutable. To swap models is to assign another one to an attribute: a decision that is under way
 keeps the one it has.
@@ -37,13 +37,21 @@ class Predictions:
 
     targets: tuple[Target, ...]
     mean: NDArray[np.float64]
+    """What many requests take on average: for what is added up, such as joules."""
+    median: NDArray[np.float64]
+    """What one request takes as likely as not: nearer to most, where a few take very long, as latencies do."""
     q90: NDArray[np.float64]
     relative_error: NDArray[np.float64]
     """One standard deviation over the mean."""
 
     def mean_of(self, target: Target) -> FloatColumn:
-        """The column of a target; so for the next two."""
+        """The column of a target; so for the next three."""
         column: FloatColumn = self.mean[self.targets.index(target)]
+        return column
+
+    def median_of(self, target: Target) -> FloatColumn:
+        """See `mean_of`."""
+        column: FloatColumn = self.median[self.targets.index(target)]
         return column
 
     def q90_of(self, target: Target) -> FloatColumn:
@@ -130,6 +138,7 @@ class LearnedModels:
             there = keys == hardware
             for values, instead in (
                 (answers.mean, older.mean),
+                (answers.median, older.median),
                 (answers.q90, older.q90),
                 (answers.relative_error, older.relative_error),
             ):
@@ -153,7 +162,7 @@ class _Answers:
 
     def predict(self, rows: Matrix) -> Predictions:
         targets = self._table.targets
-        out = np.full((3, len(targets), len(rows)), np.nan)
+        out = np.full((4, len(targets), len(rows)), np.nan)
         if len(self._places) and len(rows):
             rows = np.ascontiguousarray(rows, dtype=np.float64)
             logs = walk(rows, self._forest, self._begins)
@@ -163,9 +172,10 @@ class _Answers:
 
 
 def _shifts(models: list[TargetModel]) -> NDArray[np.float64]:
-    """(mean | q90 | spread, models, regimes)."""
-    tables = [[model.calibration.mean, model.calibration.q90, model.calibration.spread] for model in models]
-    return np.ascontiguousarray(np.array(tables, dtype=np.float64).reshape(len(models), 3, len(Regime)).swapaxes(0, 1))
+    """(mean | median | q90 | spread, models, regimes)."""
+    calibrations = [model.calibration for model in models]
+    tables = [[c.mean, c.median, c.q90, c.spread] for c in calibrations]
+    return np.ascontiguousarray(np.array(tables, dtype=np.float64).reshape(len(models), 4, len(Regime)).swapaxes(0, 1))
 
 
 def hardware_keys(rows: Matrix, table: Table = REQUESTS) -> NDArray[np.int64]:

@@ -83,7 +83,7 @@ def finish(
     shifts: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """Means, quantiles and spreads from what the trees say.
+    """Means, medians, quantiles and spreads from what the trees say.
 
     Args:
         rows: as `walk` takes them.
@@ -92,8 +92,8 @@ def finish(
         places: of each model, its line in `out`.
         columns: of each model, the column of its analytic base; -1: it has none.
         scales: of each model, its base where the analytic one is unknown.
-        shifts: (mean | q90 | spread, models, regimes).
-        out: (mean | q90 | spread, targets, n), written to.
+        shifts: (mean | median | q90 | spread, models, regimes).
+        out: (mean | median | q90 | spread, targets, n), written to.
     """
     _compiled()[1](rows, logs, regimes, places, columns, scales, shifts, out)
 
@@ -124,7 +124,8 @@ def _finish(rows: Any, logs: Any, regimes: Any, places: Any, columns: Any, scale
             regime = regimes[i]
             out[0, place, i] = base * np.exp(log + shifts[0, model, regime])
             out[1, place, i] = base * np.exp(log + shifts[1, model, regime])
-            out[2, place, i] = shifts[2, model, regime]
+            out[2, place, i] = base * np.exp(log + shifts[2, model, regime])
+            out[3, place, i] = shifts[3, model, regime]
 
 
 def _walk(

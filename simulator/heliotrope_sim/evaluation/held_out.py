@@ -34,14 +34,14 @@ class Answers:
 
     @classmethod
     def of(cls, models: LearnedModels, requests: Requests) -> "Answers":
-        """What these models say."""
+        """What these models say: medians of times, as most requests take them; means of joules, as they add up."""
         decided = models.predict(requests.rows)
         given = models.predict(with_output_tokens(requests.rows, requests.output_tokens))
         return cls(
             requests,
-            ttft=decided.mean_of(Target.TTFT),
+            ttft=decided.median_of(Target.TTFT),
             ttft_q90=decided.q90_of(Target.TTFT),
-            tpot=decided.mean_of(Target.TPOT),
+            tpot=decided.median_of(Target.TPOT),
             tpot_q90=decided.q90_of(Target.TPOT),
             joules=given.mean_of(Target.REQUEST_ENERGY),
             joules_q90=given.q90_of(Target.REQUEST_ENERGY),

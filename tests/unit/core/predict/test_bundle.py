@@ -98,6 +98,7 @@ def test_one_changed_character_is_refused(text: str) -> None:
         ({"q90": [0.0, 0.0, 0.0, 1e9]}, "q90[3]"),
         ({"spread": [0.0, 0.0, -0.1, 0.0]}, "spread[2]"),
         ({"q90": None}, "q90"),
+        ({"median": [0.0, 0.0, 0.0, "0"]}, "median[3]"),
         ({"characters": 10**9}, "characters"),
         ({"characters": 5}, "models[0]"),
         ({"characters": None}, "characters"),

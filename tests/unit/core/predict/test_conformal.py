@@ -49,6 +49,7 @@ def test_the_mean_is_the_mean_and_not_the_median() -> None:
     residuals = np.random.default_rng(3).normal(0.2, 0.5, 20_000)
     table = calibrate(residuals, np.full(20_000, int(Regime.BELOW)))
     assert math.exp(table.mean[Regime.BELOW]) == pytest.approx(np.exp(residuals).mean(), rel=0.02)
+    assert table.median[Regime.BELOW] == pytest.approx(0.2, abs=0.02)
 
 
 def test_one_residual_is_enough_not_to_fail() -> None:

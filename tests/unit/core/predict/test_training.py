@@ -206,6 +206,7 @@ def test_a_prediction_is_the_base_times_the_exponential_of_the_trees(bundle: Bun
         base = fresh.rows[:, column_of(f"analytic_{target}")]
         for values, table in (
             (predictions.mean_of(target), model.calibration.mean),
+            (predictions.median_of(target), model.calibration.median),
             (predictions.q90_of(target), model.calibration.q90),
         ):
             np.testing.assert_allclose(values, base * np.exp(logs + np.array(table)[regimes]), rtol=1e-12)
@@ -229,6 +230,7 @@ def test_a_fall_back_holds_for_its_target_and_hardware_only(bundle: Bundle, sets
     before = LearnedModels(older).predict(rows)
     at_fast = keys == fast
     np.testing.assert_array_equal(got.mean_of(Target.TTFT)[at_fast], before.mean_of(Target.TTFT)[at_fast])
+    np.testing.assert_array_equal(got.median_of(Target.TTFT)[at_fast], before.median_of(Target.TTFT)[at_fast])
     np.testing.assert_array_equal(got.q90_of(Target.TTFT)[at_fast], before.q90_of(Target.TTFT)[at_fast])
     np.testing.assert_array_equal(got.mean_of(Target.TTFT)[~at_fast], plain.mean_of(Target.TTFT)[~at_fast])
     assert np.isnan(got.mean_of(Target.TPOT)[~at_fast]).all()
