@@ -12,7 +12,7 @@ from typing import NamedTuple
 from heliotrope.carbon.footprint import Boundary
 from heliotrope.units import grams_co2e, joules_from_millijoules
 from heliotrope_epp.ledger.places import Place
-from heliotrope_epp.ledger.rows import Amounts, Key, Line
+from heliotrope_epp.ledger.rows import Amounts, Key, Line, Signal
 from heliotrope_epp.ledger.spread import slots, split
 from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
@@ -40,48 +40,45 @@ def request_entries(
 
     Counts and tokens stand in the slot in which it ended, energy in those over which it was drawn.
     """
-    key = Key(
-        slot_unix_s=0,
-        line=Line.REQUEST,
-        region=request.region,
-        variant=request.variant,
-        site=place.site,
-        model=labels.model or None,
-        tenant=labels.tenant or None,
-        policy=request.policy,
-        arm=request.arm,
-        request_class=labels.request_class or None,
-    )
+
+    def key(slot: int, signal: Signal | None, boundary: Boundary, *, measured: bool) -> Key:
+        return Key(
+            slot,
+            Line.REQUEST,
+            request.region,
+            request.variant,
+            place.site,
+            signal,
+            boundary,
+            measured,
+            model=labels.model or None,
+            tenant=labels.tenant or None,
+            policy=request.policy,
+            arm=request.arm,
+            request_class=labels.request_class or None,
+        )
+
     if energy is None:
         (slot, _), *_ = slots(request.ended_unix_s, request.ended_unix_s, slot_seconds)
-        return [(key._replace(slot_unix_s=slot, measured=False), _counts(request))]
+        return [(key(slot, None, Boundary.ACCELERATORS, measured=False), _counts(request))]
     entries: list[Entry] = []
+    price = _Price.at(place, now_unix_s)
     with_host = isfinite(energy.host_joules)
-    if with_host:
-        key = key._replace(boundary=Boundary.ACCELERATORS_AND_HOST)
-    over = slots(energy.start_unix_s, energy.end_unix_s, slot_seconds)
+    boundary = Boundary.ACCELERATORS_AND_HOST if with_host else Boundary.ACCELERATORS
     host_joules = energy.host_joules if with_host else 0.0
-    given_back = Key(0, Line.UNRECORDED, request.region, request.variant, place.site)
-    given_back_host = given_back._replace(line=Line.HOST, boundary=Boundary.HOST)
-    for index, ((slot, share), millijoules) in enumerate(
-        zip(over, split(energy.millijoules, [share for _, share in over]), strict=True)
-    ):
-        amounts = Amounts(
-            millijoules=millijoules,
-            host_joules=host_joules * share,
-            idle_share_joules=energy.idle_joules * share,
-            accelerator_seconds=energy.accelerator_seconds * share,
-        )
-        if index == len(over) - 1:
-            counts = _counts(request)
-            counts.covered_requests = energy.coverage
-            amounts.add(counts)
-        entries.append(_priced(key._replace(slot_unix_s=slot), amounts, place, now_unix_s))
-        back = Amounts(millijoules=-millijoules)
-        entries.append(_priced(given_back._replace(slot_unix_s=slot), back, place, now_unix_s))
+    over = slots(energy.start_unix_s, energy.end_unix_s, slot_seconds)
+    parts = split(energy.millijoules, [share for _, share in over])
+    for index, ((slot, share), millijoules) in enumerate(zip(over, parts, strict=True)):
+        amounts = _counts(request) if index == len(over) - 1 else Amounts()
+        amounts.covered_requests = energy.coverage * amounts.requests
+        amounts.millijoules = millijoules
+        amounts.host_joules = host_joules * share
+        amounts.idle_share_joules = energy.idle_joules * share
+        amounts.accelerator_seconds = energy.accelerator_seconds * share
+        entries.append((key(slot, price.signal, boundary, measured=True), price.of(amounts)))
+        entries.append(_line(Line.UNRECORDED, slot, request.region, request.variant, place, price, -millijoules))
         if with_host:
-            back = Amounts(host_joules=-host_joules * share)
-            entries.append(_priced(given_back_host._replace(slot_unix_s=slot), back, place, now_unix_s))
+            entries.append(_host(slot, request.region, request.variant, place, price, -host_joules * share))
     return entries
 
 
@@ -89,17 +86,53 @@ def interval_entries(interval: MeteredInterval, place: Place, slot_seconds: int,
     """An interval's lines; together they are its total."""
     over = slots(interval.start_unix_s, interval.end_unix_s, slot_seconds)
     shares = [share for _, share in over]
-    entries: list[Entry] = []
-    for line, millijoules in _parts(interval):
-        key = Key(0, line, interval.region, interval.variant, place.site)
-        for (slot, _), part in zip(over, split(millijoules, shares), strict=True):
-            entries.append(_priced(key._replace(slot_unix_s=slot), Amounts(millijoules=part), place, now_unix_s))
+    price = _Price.at(place, now_unix_s)
+    entries = [
+        _line(line, slot, interval.region, interval.variant, place, price, part)
+        for line, millijoules in _parts(interval)
+        for (slot, _), part in zip(over, split(millijoules, shares), strict=True)
+    ]
     if isfinite(interval.host_joules):
-        key = Key(0, Line.HOST, interval.region, interval.variant, place.site, boundary=Boundary.HOST)
-        for slot, share in over:
-            amounts = Amounts(host_joules=interval.host_joules * share)
-            entries.append(_priced(key._replace(slot_unix_s=slot), amounts, place, now_unix_s))
+        entries += [
+            _host(slot, interval.region, interval.variant, place, price, interval.host_joules * share)
+            for slot, share in over
+        ]
     return entries
+
+
+class _Price(NamedTuple):
+    """What a joule costs at a place now."""
+
+    signal: Signal | None
+    """None: nobody knows."""
+    grams_per_joule: float
+    age_seconds: float
+
+    @classmethod
+    def at(cls, place: Place, now_unix_s: float) -> "_Price":
+        signal, reading, pue = place.signal, place.reading, place.site.pue
+        if signal is None or reading is None or pue is None:
+            return cls(None, 0.0, 0.0)
+        grams = grams_co2e(1.0, pue, reading.intensity_g_per_kwh)
+        return cls(signal, grams, max(now_unix_s - reading.measured_unix_s, 0.0))
+
+    def of(self, amounts: Amounts) -> Amounts:
+        """The amounts, priced."""
+        joules = joules_from_millijoules(float(amounts.millijoules)) + amounts.host_joules
+        amounts.grams_co2e = joules * self.grams_per_joule
+        amounts.signal_age_seconds = self.age_seconds
+        return amounts
+
+
+def _line(
+    line: Line, slot: int, region: str | None, variant: str | None, place: Place, price: _Price, millijoules: int
+) -> Entry:
+    return Key(slot, line, region, variant, place.site, price.signal), price.of(Amounts(millijoules=millijoules))
+
+
+def _host(slot: int, region: str | None, variant: str | None, place: Place, price: _Price, host_joules: float) -> Entry:
+    key = Key(slot, Line.HOST, region, variant, place.site, price.signal, Boundary.HOST)
+    return key, price.of(Amounts(host_joules=host_joules))
 
 
 def _parts(interval: MeteredInterval) -> Iterator[tuple[Line, int]]:
@@ -114,6 +147,7 @@ def _parts(interval: MeteredInterval) -> Iterator[tuple[Line, int]]:
 
 
 def _counts(request: FinishedRequest) -> Amounts:
+    ttft, tpot, broke = request.ttft_seconds, request.tpot_seconds, request.broke_slo
     return Amounts(
         requests=1,
         succeeded=int(request.succeeded),
@@ -121,20 +155,10 @@ def _counts(request: FinishedRequest) -> Amounts:
         prompt_tokens=request.prompt_tokens or 0,
         cached_tokens=request.cached_tokens or 0,
         output_tokens=request.output_tokens or 0,
-        ttft_seconds=request.ttft_seconds or 0.0,
-        ttft_requests=int(request.ttft_seconds is not None),
-        tpot_seconds=request.tpot_seconds or 0.0,
-        tpot_requests=int(request.tpot_seconds is not None),
-        slo_requests=int(request.broke_slo is not None),
-        slo_violations=int(request.broke_slo is True),
+        ttft_seconds=ttft or 0.0,
+        ttft_requests=int(ttft is not None),
+        tpot_seconds=tpot or 0.0,
+        tpot_requests=int(tpot is not None),
+        slo_requests=int(broke is not None),
+        slo_violations=int(broke is True),
     )
-
-
-def _priced(key: Key, amounts: Amounts, place: Place, now_unix_s: float) -> Entry:
-    signal, reading, pue = place.signal, place.reading, place.site.pue
-    if signal is None or reading is None or pue is None:
-        return key, amounts
-    joules = joules_from_millijoules(float(amounts.millijoules)) + amounts.host_joules
-    amounts.grams_co2e = grams_co2e(joules, pue, reading.intensity_g_per_kwh)
-    amounts.signal_age_seconds = max(now_unix_s - reading.measured_unix_s, 0.0)
-    return key._replace(signal=signal), amounts
