@@ -36,8 +36,12 @@ COPY operator operator
 COPY epp_plugins epp_plugins
 COPY simulator simulator
 COPY cli cli
+COPY data/argonne-llm-inference-bench data/argonne-llm-inference-bench
 COPY data/azure-llm-2023 data/azure-llm-2023
 COPY data/carbon data/carbon
+COPY data/ml-energy-leaderboard-v2 data/ml-energy-leaderboard-v2
+COPY data/splitwise-sim data/splitwise-sim
+COPY data/vidur data/vidur
 RUN echo hatchling==${HATCHLING_VERSION} > /tmp/constraints.txt \
     && uv build --quiet --wheel --build-constraints /tmp/constraints.txt --out-dir /dist
 
