@@ -36,6 +36,9 @@ class Followed:
     """What of its work is past correction."""
     ended: FinishedRequest | None = None
 
+    _out_of_prefill: float = field(init=False)
+    """Tokens of the answer that are not decoded: where one engine does both, its prefill yields the first."""
+
     start_s: float = float("inf")
     """Start of the first interval that it took part in; so for its end."""
     end_s: float = float("-inf")
@@ -44,15 +47,13 @@ class Followed:
     host_joules: float = 0.0
     accelerator_seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        self._out_of_prefill = 1.0 if self.prefill is self.decode else 0.0
+
     @property
     def context(self) -> float:
         """Tokens in its KV cache when it begins to decode."""
         return self.uncached + self.cached
-
-    @property
-    def _out_of_prefill(self) -> float:
-        """Tokens of the answer that are not decoded: where one engine does both, its prefill yields the first."""
-        return 1.0 if self.prefill is self.decode else 0.0
 
     @property
     def engines(self) -> tuple["Timeline", ...]:
@@ -79,14 +80,16 @@ class Followed:
         if progress.chunks == self.chunks:
             return
         self.chunks = progress.chunks
-        tokens = max(progress.chunks * tokens_per_chunk - self._out_of_prefill, 0.0) - self.tokens
+        tokens = progress.chunks * tokens_per_chunk - self._out_of_prefill - self.tokens
+        last_s, before_s = progress.last_s, self.progress_s
         if tokens > 0.0:
-            # Tokens that have come since the last look were not decoded long before it, however long ago the last was.
-            start_s = min(max(self.progress_s, looked_s), progress.last_s)
-            work = decode_work(tokens, self.context + self.tokens, max(progress.last_s - self.progress_s, 0.0))
-            self.decode.spread(self, work, start_s, progress.last_s)
+            # What has come since the last look was not decoded long before it, however long ago the piece before came.
+            start_s = before_s if before_s > looked_s else min(looked_s, last_s)
+            cached = tokens * (self.uncached + self.cached + self.tokens + tokens / 2.0)
+            self.decode.spread_decoding(self, tokens, cached, max(last_s - before_s, 0.0), start_s, last_s)
             self.tokens += tokens
-        self.progress_s = max(progress.last_s, self.progress_s)
+        if last_s > before_s:
+            self.progress_s = last_s
 
     def _first_token(self, first_s: float) -> None:
         self.first_s = self.progress_s = first_s
@@ -121,7 +124,7 @@ class Followed:
             prompt_tokens=max(whole.prompt_tokens - done.prompt_tokens, 0.0),
             prompt_squares=max(whole.prompt_squares - done.prompt_squares, 0.0),
         )
-        rest.firsts = rest.generated = rest.prompts
+        rest.firsts = rest.prompts
         self._lay_prefill(rest, first_s)
         if self.prefill is not self.decode:
             self.decode.spread(self, Work(firsts=rest.prompts), first_s, first_s)

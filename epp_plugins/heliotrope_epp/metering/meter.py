@@ -27,7 +27,7 @@ from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.transport.interface import Progress
 
 _SLOWEST_TICK_S = 1.0
-_LARGEST_DUTY = 0.05
+_LARGEST_DUTY = 0.02
 _YIELD_EVERY = 200
 
 

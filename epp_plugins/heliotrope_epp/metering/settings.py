@@ -17,7 +17,7 @@ class MeteringSettings:
     """Port of the exporter on every node; None: counters are on the engines' own pages or nowhere."""
     node_path: str = "/metrics"
     tick_s: float = 0.2
-    """Between looks at progress; longer, up to a second, while a look takes more than a twentieth of it."""
+    """Between looks at progress; longer, up to a second, while a look takes more than a fiftieth of it."""
     hold_s: float = 3.0
     """How long work stays open to correction by what is learned later: first tokens, usage."""
     limits: CounterLimits = field(default_factory=lambda: CounterLimits(shortest_seconds=SHORTEST_INTERVAL_SECONDS))

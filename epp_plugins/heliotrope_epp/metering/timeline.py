@@ -46,12 +46,16 @@ class Slice:
         """Its length."""
         return self.end_s - self.start_s
 
-    def add(self, followed: Followed, work: Work, share: float = 1.0) -> None:
-        """Lay a share of a request's work into it."""
+    def work(self, followed: Followed) -> Work:
+        """A request's work in it, to be added to."""
         own = self.works.get(followed)
         if own is None:
             own = self.works[followed] = Work()
-        own.add(work, share)
+        return own
+
+    def add(self, followed: Followed, work: Work, share: float = 1.0) -> None:
+        """Lay a share of a request's work into it."""
+        self.work(followed).add(work, share)
 
 
 @dataclass(slots=True, eq=False)
@@ -196,6 +200,27 @@ class Timeline:
             if each.start_s <= start_s:
                 break
 
+    def spread_decoding(
+        self, followed: Followed, tokens: float, cached_tokens: float, seconds: float, start_s: float, end_s: float
+    ) -> None:
+        """`spread` for decoding, which is most of what is laid out: within the last two slices without any detour."""
+        slices = self.slices
+        present = slices[-1]
+        boundary_s = present.start_s
+        if start_s >= boundary_s and end_s > boundary_s:
+            present.work(followed).add_decoding(tokens, cached_tokens, seconds)
+        elif len(slices) > 1 and slices[-2].start_s <= start_s < end_s:
+            late = (end_s - boundary_s) / (end_s - start_s)
+            if late > 0.0:
+                present.work(followed).add_decoding(late * tokens, late * cached_tokens, late * seconds)
+                early = 1.0 - late
+            else:
+                early = 1.0
+            slices[-2].work(followed).add_decoding(early * tokens, early * cached_tokens, early * seconds)
+        else:
+            work = Work(tokens=tokens, cached_tokens=cached_tokens, decode_seconds=seconds)
+            self.spread(followed, work, start_s, end_s)
+
     def holds(self, followed: Followed) -> bool:
         """Whether work of a request is not folded yet."""
         return any(followed in each.works for each in self.slices)
@@ -235,14 +260,13 @@ class Timeline:
         folded.asleep = self._page is not None and bool(self._page.asleep)
         for followed in self._unwatched:
             self._guess(followed, ended)
+        whole = Work()
         for followed, work in ended.works.items():
             followed.folded.add(work)
+            whole.add(work)
         if ended.prompt_tokens is None or ended.generated is None:
             folded.known = False
             return folded
-        whole = Work()
-        for work in ended.works.values():
-            whole.add(work)
         others = self._others(ended, whole)
         batch = self._batch(ended, whole, others, folded.busy_s)
         weights = self.learned.weights
