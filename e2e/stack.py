@@ -164,15 +164,17 @@ def _replace(path: Path, documents: Sequence[dict[str, Any]]) -> None:
 
 
 @asynccontextmanager
-async def running_stack(folder: Path, intensities: Mapping[str, float], **engine_settings: Any) -> AsyncIterator[Stack]:
-    """One engine per region, the picker and Envoy; everything is stopped afterwards."""
+async def running_stack(
+    folder: Path, intensities: Mapping[str, float], picker_flags: Sequence[str] = (), **engine_settings: Any
+) -> AsyncIterator[Stack]:
+    """One engine per region, the picker with these flags, and Envoy; everything is stopped afterwards."""
     engines = [await start_engine(folder, f"engine-{region}", region, **engine_settings) for region in intensities]
     picker: Child | None = None
     gateway: Gateway | None = None
     try:
         resources = folder / "resources"
         write_folder(resources, engines, intensities)
-        picker, ports = await start_picker(folder, resources)
+        picker, ports = await start_picker(folder, resources, *picker_flags)
         gateway = await Gateway.start(GatewayConfig(pickers=(f"127.0.0.1:{ports.grpc}",)), directory=folder / "envoy")
         await gateway.wait_for_pickers()
         yield Stack({e.region: e for e in engines}, picker, ports, gateway, resources)
