@@ -181,7 +181,7 @@ def _cells(c: Comparison) -> tuple[str, ...]:
         title,
         _number(c.holdout_mean * factor, unit),
         _number(c.steered_mean * factor, unit),
-        _signed(c.change.estimate) if isfinite(c.change.estimate) else "–",
+        _signed(c.change.estimate) if c.verdict is not Verdict.NOT_ENOUGH and isfinite(c.change.estimate) else "–",
         interval,
         c.verdict.value,
     )

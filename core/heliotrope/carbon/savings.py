@@ -46,7 +46,9 @@ RESOLVED_CHANGE = 0.05
 """The change for which the requests needed are told."""
 INTERFERENCE = (
     "Both arms share engines: they fill each other's batches, wait in each other's queues, and idle energy is shared "
-    "out by work. So this compares requests within one mostly steered fleet, not a steered fleet with an unsteered one."
+    "out by work. So this compares requests within one mostly steered fleet, not a steered fleet with an unsteered "
+    "one. Held-out requests meet engines that steering has emptied, where each draws more than in a full batch: the "
+    "less they run beside steered ones, the more this overstates what a whole fleet saves."
 )
 
 
@@ -67,11 +69,11 @@ class Verdict(StrEnum):
     """What may be said of a metric."""
 
     SAVING = "saving"
-    """The whole interval is below none."""
+    """The whole interval is below zero."""
     INCREASE = "increase"
-    """The whole interval is above none."""
+    """The whole interval is above zero."""
     UNDECIDED = "undecided"
-    """The interval holds none: chance alone may explain the difference."""
+    """The interval holds zero: chance alone may explain the difference."""
     NOT_ENOUGH = "not enough"
     """Too few requests or too short a time for an interval."""
 
@@ -132,7 +134,7 @@ class Comparison:
     """Steered over held-out, less one: -0.2 is a saving of 20 %. Without a meaning where the held-out mean is 0."""
     verdict: Verdict
     requests_needed: int | None
-    """Held-out requests with which a change of `RESOLVED_CHANGE` would be told from none, at the spread seen here; with
+    """Held-out requests with which a change of `RESOLVED_CHANGE` would be told from zero, at the spread seen here; with
     too few for an interval, those that are needed for one. None where it cannot be said, or enough are there."""
 
 
