@@ -32,11 +32,12 @@ class Tracing:
         except (ValueError, RuntimeError, OSError) as error:
             raise InvalidInputError("tracing", f"the exporter cannot be set up: {error}") from error
         self._settings = settings
-        self._queue = SpanQueue(exporter, SpanMaker(exporters.resource()), settings)
-        registry.register(TraceCollector(self._queue.counts))
-        self.tracer = Tracer(self._queue, settings.sampler, clock)
+        self.queue = SpanQueue(exporter, SpanMaker(exporters.resource()), settings)
+        """Where records wait for their export."""
+        registry.register(TraceCollector(self.queue.counts))
+        self.tracer = Tracer(self.queue, settings.sampler, clock)
         """For the director."""
-        self.energy = EnergySpans(self._queue)
+        self.energy = EnergySpans(self.queue)
         """A sink."""
 
     def start(self) -> None:
@@ -44,8 +45,8 @@ class Tracing:
         s = self._settings
         fields = {"protocol": s.protocol.value, "ratio": s.sampler.ratio, "parent_based": s.sampler.parent_based}
         _log.info("tracing", extra={"fields": fields})
-        self._queue.start()
+        self.queue.start()
 
     async def close(self) -> None:
         """Export what waits, for a bounded time."""
-        await asyncio.to_thread(self._queue.close)
+        await asyncio.to_thread(self.queue.close)

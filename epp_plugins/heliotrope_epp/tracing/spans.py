@@ -107,7 +107,7 @@ class SpanMaker:
             context=_context(node),
             parent=parent,
             resource=self._resource,
-            attributes={a.name: _bounded(v) for a, v in values.items() if _known(v)},
+            attributes=_known(values),
             kind=kind,
             status=_UNSET if error is None else Status(StatusCode.ERROR, error),
             start_time=start_ns,
@@ -121,14 +121,16 @@ def _context(node: TraceContext, *, remote: bool = False) -> SpanContext:
     return SpanContext(node.trace_id, node.span_id, remote, _SAMPLED, state)
 
 
-def _known(value: Value | None) -> bool:
-    return value is not None and value != () and not (isinstance(value, float) and not math.isfinite(value))
-
-
-def _bounded(value: Value | None) -> Value:
-    assert value is not None
-    if isinstance(value, str):
-        return value[:MAX_TEXT]
-    if isinstance(value, tuple):
-        return tuple(v[:MAX_TEXT] if isinstance(v, str) else v for v in value)  # type: ignore[return-value]
-    return value
+def _known(values: Values) -> dict[str, Value]:
+    """What is neither unknown nor empty, by name, with texts cut. Runs for some ninety values of a request."""
+    known: dict[str, Value] = {}
+    for attribute, value in values.items():
+        if value is None or value == ():
+            continue
+        if isinstance(value, str):
+            known[attribute.name] = value if len(value) <= MAX_TEXT else value[:MAX_TEXT]
+        elif isinstance(value, tuple):
+            known[attribute.name] = tuple(v[:MAX_TEXT] if isinstance(v, str) else v for v in value)  # type: ignore[assignment]
+        elif math.isfinite(value):
+            known[attribute.name] = value
+    return known

@@ -77,7 +77,7 @@ async def traced_stack(
         engines: list[Engine] = []
         taps: dict[str, Wiretap] = {}
         for region in REGIONS:
-            engine = await start_engine(folder, f"engine-{region}", region, time_scale=20)
+            engine = await start_engine(folder, f"engine-{region}", region)
             stack.push_async_callback(engine.child.stop)
             tap = Wiretap(engine.host, engine.port)
             server = await asyncio.start_server(tap.connected, "127.0.0.1", 0)
@@ -97,7 +97,7 @@ async def traced_stack(
             env={"OTEL_BSP_SCHEDULE_DELAY": "100", **environment},
         )  # fmt: skip
         stack.push_async_callback(picker.stop)
-        ports = json.loads(await picker.first_line(30.0))
+        ports = json.loads(await picker.first_line(90.0))
         config = GatewayConfig(pickers=(f"127.0.0.1:{ports['grpc_port']}",), trace_collector=trace_collector)
         gateway = await stack.enter_async_context(running_gateway(config, directory=folder / "envoy"))
         await gateway.wait_for_pickers()

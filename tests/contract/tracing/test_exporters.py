@@ -39,7 +39,7 @@ def tracing(running: Collector | None, protocol: Protocol, *, endpoint: str = ""
 
 
 def counts(one: Tracing) -> SpanCounts:
-    return one._queue.counts()
+    return one.queue.counts()
 
 
 def settled(one: Tracing, seconds: float = 15.0) -> SpanCounts:
@@ -59,9 +59,9 @@ def test_a_span_arrives_as_it_was_made(protocol: Protocol, compression: str, mon
     with collector() as running:
         one = tracing(running, protocol)
         one.start()
-        one._queue.put(RECORD)
+        one.queue.put(RECORD)
         running.wait(lambda: bool(running.spans), "the span")
-        one._queue.close()
+        one.queue.close()
     (span,) = running.spans
     assert (span.service, span.scope, span.name) == ("llm-d-epp", "heliotrope.epp", "gateway.request")
     assert (span.trace_id, span.span_id) == ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
@@ -76,8 +76,8 @@ def test_the_services_name_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None
     with collector() as running:
         one = tracing(running, Protocol.GRPC)
         one.start()
-        one._queue.put(RECORD)
-        one._queue.close()
+        one.queue.put(RECORD)
+        one.queue.close()
     assert running.spans[0].service == "my-picker"
 
 
@@ -87,14 +87,14 @@ def test_a_collector_in_a_bad_mood_costs_its_spans_alone(protocol: Protocol, moo
     with collector(mood) as running:
         one = tracing(running, protocol)
         one.start()
-        one._queue.put(RECORD)
+        one.queue.put(RECORD)
         before = settled(one)
         assert (before.failed, before.exported) == (1, 0)
         running.mood = Mood.WELL
-        one._queue.put(RECORD)
+        one.queue.put(RECORD)
         after = settled(one)
         assert (after.failed, after.exported) == (1, 1)
-        one._queue.close()
+        one.queue.close()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -102,9 +102,9 @@ def test_without_a_collector_the_end_comes_in_time(protocol: Protocol) -> None:
     one = tracing(None, protocol, endpoint="http://127.0.0.1:9", flush_s=0.3)
     one.start()
     for _ in range(3):
-        one._queue.put(RECORD)
+        one.queue.put(RECORD)
     started = time.monotonic()
-    one._queue.close()
+    one.queue.close()
     assert time.monotonic() - started < 3.0
     after = counts(one)
     assert after.failed + after.dropped == 3
@@ -117,10 +117,10 @@ def test_a_hanging_collector_does_not_hold_up_the_end(protocol: Protocol, monkey
     with collector(Mood.SLOW) as running:
         one = tracing(running, protocol, flush_s=0.3)
         one.start()
-        one._queue.put(RECORD)
+        one.queue.put(RECORD)
         running.wait(lambda: running.requests == 1, "the export")
         started = time.monotonic()
-        one._queue.close()
+        one.queue.close()
         assert time.monotonic() - started < 3.0
         assert counts(one).dropped == 1
 
