@@ -1,10 +1,14 @@
 """Whatever happens, the parts of every interval add up to what the counters rose by, and requests get those parts."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.epp.metering.played import Played, Sent
 
 from heliotrope.engine import profiles
+from heliotrope_epp.datalayer.node_energy import Accelerator, NodeReading
 from heliotrope_epp.metering.totals import WithoutEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 from heliotrope_epp.transport.interface import Cause
@@ -30,12 +34,19 @@ EVENTS = st.lists(
 )
 
 
-class World(Played):
-    """A pair of engines; the one that decodes is a tensor-parallel group of two."""
+NODE = "10.9.9.9"
 
-    def __init__(self, *, known: bool, hold_s: float) -> None:
-        super().__init__("p", "d", engine=ENGINE if known else None, hold_s=hold_s)
-        self.known = known
+
+class World(Played):
+    """A pair of engines; without a known model the one that decodes is a tensor-parallel group of two.
+
+    With `shared` their counters are on a node's page, which arrives at other times than theirs, and they share one of
+    their accelerators.
+    """
+
+    def __init__(self, *, known: bool, hold_s: float, shared: bool) -> None:
+        super().__init__("p", "d", engine=ENGINE if known else None, hold_s=hold_s, node=NODE if shared else None)
+        self.shared = shared
         self.counted[P].accelerators = {"p0": 0}
         self.counted[D].accelerators = {"d0": 0} if known else {"d0": 7, "d1": 5}
         self.drawn = 0
@@ -50,6 +61,21 @@ class World(Played):
                 risen = next(energies)
                 self.drawn += risen
                 counted.accelerators[key] = (value or 0) + risen
+
+    def page(self, key: str) -> None:
+        super().page(key)
+        if not self.shared:
+            return
+        metrics = self.states[key].metrics
+        assert metrics is not None
+        self.states[key].metrics = replace(metrics, accelerators=())
+        both = frozenset({("ns", "p"), ("ns", "d")})
+        found = {
+            uuid: Accelerator(value, both if uuid == "d0" else frozenset({("ns", owner.removeprefix("ns/"))}))
+            for owner, counted in self.counted.items()
+            for uuid, value in counted.accelerators.items()
+        }
+        self.nodes[NODE] = NodeReading(self.now_s - 0.03, found)
 
     def play(self, event: tuple[str, object, object]) -> None:
         kind, one, two = event
@@ -92,10 +118,13 @@ class World(Played):
             self.counted[one].generated = None if two else 1.0  # type: ignore[index]
 
 
-@settings(max_examples=150, deadline=None)
-@given(events=EVENTS, known=st.booleans(), hold_s=st.sampled_from([0.0, 3.0]))
-def test_nothing_is_lost_or_made(events: list[tuple[str, object, object]], known: bool, hold_s: float) -> None:
-    world = World(known=known, hold_s=hold_s)
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(events=EVENTS, known=st.booleans(), hold_s=st.sampled_from([0.0, 3.0]), shared=st.booleans())
+def test_nothing_is_lost_or_made(
+    events: list[tuple[str, object, object]], known: bool, hold_s: float, shared: bool
+) -> None:
+    world = World(known=known, hold_s=hold_s, shared=shared)
     world.tick(0.2)
     for event in events:
         world.play(event)
@@ -126,7 +155,7 @@ def test_nothing_is_lost_or_made(events: list[tuple[str, object, object]], known
 
 
 def test_the_record_is_passed_on_unchanged() -> None:
-    world = World(known=True, hold_s=0.0)
+    world = World(known=True, hold_s=0.0, shared=False)
     told: list[FinishedRequest] = []
     world.measured = lambda request, energy: told.append(request)  # type: ignore[method-assign]
     sent = world.send("a", D)
