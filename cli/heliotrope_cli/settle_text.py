@@ -1,6 +1,7 @@
 """What `heliotrope settle` prints, and its JSON."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -17,16 +18,26 @@ VERSION = 1
 _UNKNOWN = "–"
 
 
-def document(settlement: Settlement, unmeasured_requests: int, curtailment_credit: float | None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What has to be said beside a settlement."""
+
+    unmeasured_requests: int
+    pickers: int
+    curtailment_credit: float | None
+
+
+def document(settlement: Settlement, beside: Beside) -> dict[str, Any]:
     """The settlement as plain data; unknown is None."""
     return {
         "version": VERSION,
         "signal_type": settlement.kind.signal_type.value,
         "emission_factor": settlement.kind.emission_factor.value,
-        "curtailment_credit": curtailment_credit,
+        "curtailment_credit": beside.curtailment_credit,
         "sources": dict(settlement.sources),
         "missing_regions": list(settlement.missing_regions),
-        "unmeasured_requests": unmeasured_requests,
+        "unmeasured_requests": beside.unmeasured_requests,
+        "pickers": beside.pickers,
         "block_seconds": settlement.block_seconds,
         "total": _part(settlement.total),
         "regions": {part.region or "unknown": _part(part) for part in settlement.regions},
@@ -34,10 +45,11 @@ def document(settlement: Settlement, unmeasured_requests: int, curtailment_credi
     }
 
 
-def lines(settlement: Settlement, unmeasured_requests: int, curtailment_credit: float | None) -> Iterator[str]:
+def lines(settlement: Settlement, beside: Beside) -> Iterator[str]:
     """What has to be said beside the numbers."""
     kind, total = settlement.kind, settlement.total
-    credit = "" if curtailment_credit is None else f", curtailment credit α = {curtailment_credit:g}"
+    alpha = beside.curtailment_credit
+    credit = "" if alpha is None else f", curtailment credit α = {alpha:g}"
     yield f"Settled with {kind.signal_type.value} intensity of {kind.emission_factor.value} emissions{credit}."
     yield "Sources: " + ", ".join(f"{name}: {source}" for name, source in sorted(settlement.sources.items())) + "."
     yield (
@@ -56,8 +68,13 @@ def lines(settlement: Settlement, unmeasured_requests: int, curtailment_credit: 
             f"{kwh_from_joules(total.other_kind_joules):,.3f} kWh were priced at run time with another kind of signal: "
             "average and marginal, or lifecycle and direct, are never compared."
         )
-    if unmeasured_requests:
-        yield f"{unmeasured_requests} requests had no energy counter: their energy is unknown and not in here."
+    if beside.unmeasured_requests:
+        yield f"{beside.unmeasured_requests} requests had no energy counter: their energy is unknown and not in here."
+    if beside.pickers > 1:
+        yield (
+            f"{beside.pickers} pickers wrote this ledger: where they shared engines, idle, host and others' energy is in "
+            "it once for each of them. Their requests' is not."
+        )
     if total.compared_joules:
         yield (
             f"Change: of the energy that has a price both times; {total.change.confidence:.0%} intervals from a block "

@@ -106,11 +106,12 @@ def settle(
             )
         if write is not None:
             write_settled(connection, found, write)
+    beside = settle_text.Beside(stored.unmeasured_requests, stored.pickers, alpha)
     if as_json:
-        print(json.dumps(settle_text.document(result, stored.unmeasured_requests, alpha), indent=2, allow_nan=False))
+        print(json.dumps(settle_text.document(result, beside), indent=2, allow_nan=False))
         return
     out = console()
-    for line in settle_text.lines(result, stored.unmeasured_requests, alpha):
+    for line in settle_text.lines(result, beside):
         out.print(line, markup=False)
     out.print(settle_text.table(result))
     if write is not None:

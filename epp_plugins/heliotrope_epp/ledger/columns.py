@@ -1,6 +1,7 @@
 """The columns of the ledger, once: in the journal, in Parquet and in queries. SQL here is made of these names alone."""
 
 KEYS: dict[str, str] = {
+    "picker": "VARCHAR",
     "slot_seconds": "INTEGER",
     "line": "VARCHAR",
     "region": "VARCHAR",

@@ -16,6 +16,10 @@ class LabelCap:
         name = name[:MAX_LENGTH]
         if name in self._known:
             return name
+        # A lone surrogate cannot be written down, and would spoil a whole page of metrics or batch of rows.
+        name = name.encode("utf-8", errors="replace").decode()
+        if name in self._known:
+            return name
         if len(self._known) >= self._limit:
             return OTHER
         self._known.add(name)

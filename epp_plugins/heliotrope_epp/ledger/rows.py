@@ -133,7 +133,7 @@ class Amounts:
         self.signal_age_seconds = max(self.signal_age_seconds, other.signal_age_seconds)
 
 
-def row(key: Key, amounts: Amounts, slot_seconds: int) -> dict[str, Any]:
+def row(key: Key, amounts: Amounts, slot_seconds: int, picker: str) -> dict[str, Any]:
     """The row as it is stored: the columns of `heliotrope_epp.ledger.columns`, those that are unknown left out."""
     energy = key.measured
     of_request = key.line is Line.REQUEST
@@ -151,6 +151,7 @@ def row(key: Key, amounts: Amounts, slot_seconds: int) -> dict[str, Any]:
     stored: dict[str, Any] = {
         "slot_unix_s": key.slot_unix_s,
         "slot_seconds": slot_seconds,
+        "picker": picker,
         "line": key.line.value,
         "region": key.region,
         "variant": key.variant,

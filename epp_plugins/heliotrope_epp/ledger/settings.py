@@ -1,6 +1,7 @@
 """Where the ledger lies and how much it may take."""
 
-from dataclasses import dataclass
+import platform
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SLOT_SECONDS = 300
@@ -22,6 +23,8 @@ class LedgerSettings:
     """Size of the folder from which the oldest Parquet files are deleted."""
     max_days: float = 400.0
     """Age from which Parquet files are deleted."""
+    picker: str = field(default_factory=platform.node)
+    """Who writes: in a cluster the pod's name."""
     max_labels: int = 1_000
     """Tenants, models and request classes that are told apart, each; the rest counts as `other`."""
     max_rows: int = 10_000

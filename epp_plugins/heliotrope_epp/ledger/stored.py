@@ -29,6 +29,8 @@ class Stored:
     energy: StoredEnergy
     unmeasured_requests: int
     """Requests whose energy no counter saw: they have none to settle."""
+    pickers: int
+    """How many pickers wrote it."""
 
 
 def stored_energy(
@@ -66,10 +68,12 @@ def stored_energy(
         ],
     )
     counted = connection.execute(
-        f"SELECT coalesce(sum(requests), 0) FROM {TABLE} WHERE NOT measured AND {where}",  # noqa: S608
+        f"""SELECT coalesce(sum(requests) FILTER (NOT measured), 0), count(DISTINCT picker)
+            FROM {TABLE} WHERE {where}""",  # noqa: S608
         times,
     ).fetchone()
-    return Stored(energy, int(counted[0]) if counted else 0)
+    unmeasured, pickers = (0, 0) if counted is None else counted
+    return Stored(energy, int(unmeasured), int(pickers))
 
 
 def write_settled(connection: duckdb.DuckDBPyConnection, signals: Mapping[str, RegionSignal], folder: Path) -> Path:

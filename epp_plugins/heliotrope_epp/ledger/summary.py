@@ -11,7 +11,10 @@ from heliotrope_epp.ledger.read import TABLE, between
 KEYS: dict[str, str] = {
     "hour": "date_trunc('hour', slot_start)",
     "day": "date_trunc('day', slot_start)::TIMESTAMP",
-    **{name: name for name in ("region", "variant", "model", "tenant", "policy", "arm", "request_class", "line")},
+    **{
+        name: name
+        for name in ("region", "variant", "model", "tenant", "policy", "arm", "request_class", "line", "picker")
+    },
 }
 """What can be summed by, and its SQL."""
 

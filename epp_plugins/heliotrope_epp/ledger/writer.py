@@ -94,6 +94,11 @@ class LedgerWriter:
                     _log.error("the ledger cannot be written: %s; it is tried again", error)
                 self.health.write_failures += 1
                 pause_s = min(max(2.0 * pause_s, _FIRST_RETRY_S), _LONGEST_RETRY_S)
+            except Exception:  # noqa: BLE001 - a batch with a defect must not stop those after it
+                self.health.lost_rows += len(self._unwritten)
+                _log.exception("%d rows of the ledger are lost: they cannot be written", len(self._unwritten))
+                self._unwritten = {}
+                self._unwritten_since_s = None
         self._journal.close()
         lost = len(self._unwritten) + len(self._ledger.take())
         if lost:
@@ -116,8 +121,9 @@ class LedgerWriter:
             self._unwritten_since_s = None
 
     def _append(self, now_unix_s: float) -> None:
-        slot = self._settings.slot_seconds
-        self._journal.append([row(key, amounts, slot) for key, amounts in self._unwritten.items()], now_unix_s)
+        slot, picker = self._settings.slot_seconds, self._settings.picker
+        rows = [row(key, amounts, slot, picker) for key, amounts in self._unwritten.items()]
+        self._journal.append(rows, now_unix_s)
         self.health.rows_written += len(self._unwritten)
         self._unwritten = {}
         self._unwritten_since_s = None

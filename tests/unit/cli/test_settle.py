@@ -22,6 +22,7 @@ def stored(hour: int, region: str, line: str, arm: str | None, **changes: Any) -
     row = {
         "slot_unix_s": int((START + timedelta(hours=hour)).timestamp()),
         "slot_seconds": 300,
+        "picker": "a",
         "line": line,
         "region": region,
         "variant": "llm/v",
@@ -94,7 +95,7 @@ def test_revised_averages(ledger: Path, tmp_path: Path, capsys: pytest.CaptureFi
     es, no = series(tmp_path / "es.csv", 110.0), series(tmp_path / "no.csv", 20.0)
     found = settled(capsys, ledger, "--signal", f"es={es}", "--signal", f"no={no}", "--signal-type", "average")
     assert (found["signal_type"], found["emission_factor"]) == ("average", "lifecycle")
-    assert found["unmeasured_requests"] == 3
+    assert (found["unmeasured_requests"], found["pickers"]) == (3, 1)
     spain = found["regions"]["es"]
     assert spain["settled_grams"] == pytest.approx(HOURS * 3 * 1.5 * 110)
     assert spain["recorded_grams"] == pytest.approx(HOURS * 3 * 1.5 * 100)

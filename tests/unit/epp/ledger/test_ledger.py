@@ -36,6 +36,13 @@ def test_a_long_name_is_cut() -> None:
     assert LabelCap(1).of("x" * 1_000) == "x" * MAX_LENGTH
 
 
+def test_a_name_that_cannot_be_written_down_is_made_one_that_can() -> None:
+    cap = LabelCap(1)
+    assert cap.of("a\ud800b") == "a?b"
+    assert cap.of("a\ud800b") == "a?b"
+    assert cap.of("a?b") == "a?b"
+
+
 def test_rows_beyond_the_limit_are_unrecorded_and_their_energy_is_kept(tmp_path: Path) -> None:
     book = ledger(tmp_path, max_rows=10)
     booked = 0

@@ -23,7 +23,7 @@ AMOUNTS = Amounts(
 
 
 def test_a_row_holds_what_things_cost() -> None:
-    stored = row(KEY, AMOUNTS, 300)
+    stored = row(KEY, AMOUNTS, 300, "p")
     assert stored["millijoules"] == 3_200_000
     assert stored["water_liters"] == pytest.approx(0.002)  # 3,600 J = 0.001 kWh × 2 l/kWh
     assert stored["electricity_cost"] == pytest.approx(0.00015)  # 0.001 kWh × 1.5 × 0.1
@@ -33,26 +33,26 @@ def test_a_row_holds_what_things_cost() -> None:
 
 
 def test_every_column_is_known_to_the_reader() -> None:
-    assert set(row(KEY, AMOUNTS, 300)) <= {SLOT, *KEYS, *SUMS, OLDEST}
+    assert set(row(KEY, AMOUNTS, 300, "p")) <= {SLOT, *KEYS, *SUMS, OLDEST}
 
 
 def test_what_is_unknown_is_left_out() -> None:
-    unpriced = row(KEY._replace(signal=None), AMOUNTS, 300)
+    unpriced = row(KEY._replace(signal=None), AMOUNTS, 300, "p")
     assert not {"grams_co2e", "signal_type", "signal_age_seconds", "signal_estimated"} & set(unpriced)
-    unstated = row(KEY._replace(site=Site()), AMOUNTS, 300)
+    unstated = row(KEY._replace(site=Site()), AMOUNTS, 300, "p")
     assert not {"water_liters", "hardware_cost", "electricity_cost", "embodied_grams_co2e"} & set(unstated)
-    assert "host_joules" not in row(KEY._replace(boundary=Boundary.ACCELERATORS), AMOUNTS, 300)
-    assert "accelerator_seconds" not in row(KEY, Amounts(accelerator_seconds=NAN), 300)
+    assert "host_joules" not in row(KEY._replace(boundary=Boundary.ACCELERATORS), AMOUNTS, 300, "p")
+    assert "accelerator_seconds" not in row(KEY, Amounts(accelerator_seconds=NAN), 300, "p")
 
 
 def test_requests_without_a_counter_have_counts_and_no_energy() -> None:
-    stored = row(KEY._replace(measured=False, signal=None), Amounts(requests=2), 300)
+    stored = row(KEY._replace(measured=False, signal=None), Amounts(requests=2), 300, "p")
     assert stored["requests"] == 2
     assert not {"millijoules", "host_joules", "accelerator_seconds", "water_liters", "grams_co2e"} & set(stored)
 
 
 def test_other_lines_count_no_requests() -> None:
-    stored = row(KEY._replace(line=Line.IDLE, boundary=Boundary.ACCELERATORS), Amounts(millijoules=5), 300)
+    stored = row(KEY._replace(line=Line.IDLE, boundary=Boundary.ACCELERATORS), Amounts(millijoules=5), 300, "p")
     assert stored["millijoules"] == 5
     assert not {"requests", "accelerator_seconds", "hardware_cost"} & set(stored)
 

@@ -108,3 +108,14 @@ def test_a_failing_compaction_is_counted_and_loses_nothing(tmp_path: Path) -> No
     assert writer.health.compaction_failures > 0
     (tmp_path / "parquet").unlink()
     assert total(tmp_path) == 5_000_000
+
+
+def test_a_batch_with_a_defect_is_counted_and_those_after_it_are_written(tmp_path: Path) -> None:
+    book, writer = parts(settings(tmp_path))
+    writer.start()
+    book.metered(metered(region="a\ud800"))
+    eventually(lambda: writer.health.lost_rows == 5)
+    book.metered(metered())
+    writer.stop()
+    assert total(tmp_path) == 5_000_000
+    assert writer.health.lost_rows == 5
