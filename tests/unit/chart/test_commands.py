@@ -73,6 +73,28 @@ def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, An
     }
 
 
+@pytest.mark.parametrize(("ratio", "secret"), [(0.25, ""), (0, "collector-token"), (0.000001, "")])
+def test_the_picker_is_told_where_spans_go(chart: Chart, ratio: float, secret: str) -> None:
+    tracing = {"endpoint": "https://c:4318", "protocol": "http/protobuf", "ratio": ratio, "headersSecret": secret}
+    found = container(chart, POOL | {"tracing": tracing}, "heliotrope-picker")
+    _, arguments = called(found)
+    assert arguments["otlp_endpoint"] == "https://c:4318"
+    assert arguments["otlp_protocol"] == "http/protobuf"
+    assert arguments["trace_ratio"] == ratio
+    given = {variable["name"]: variable for variable in found["env"]}
+    assert given["OTEL_RESOURCE_ATTRIBUTES"]["value"] == "k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME)"
+    headers = given.get("OTEL_EXPORTER_OTLP_HEADERS")
+    expected = {"secretKeyRef": {"name": secret, "key": "OTEL_EXPORTER_OTLP_HEADERS"}}
+    assert (headers is None) if not secret else (headers is not None and headers["valueFrom"] == expected)
+
+
+def test_without_a_collector_nothing_is_said_of_traces(chart: Chart) -> None:
+    found = container(chart, POOL, "heliotrope-picker")
+    assert not [
+        text for text in (*found["args"], *(e["name"] for e in found["env"])) if "otlp" in text or "OTEL" in text
+    ]
+
+
 @pytest.mark.parametrize(
     ("namespaces", "scope"), [([], {"all_namespaces": True}), (["llm", "batch"], {"namespaces": ("llm", "batch")})]
 )
