@@ -72,8 +72,8 @@ def lines(settlement: Settlement, beside: Beside) -> Iterator[str]:
         yield f"{beside.unmeasured_requests} requests had no energy counter: their energy is unknown and not in here."
     if beside.pickers > 1:
         yield (
-            f"{beside.pickers} pickers wrote this ledger: where they shared engines, idle, host and others' energy is in "
-            "it once for each of them. Their requests' is not."
+            f"{beside.pickers} pickers wrote this ledger: where they shared engines, idle, host and others' energy is "
+            "in it once for each of them. Their requests' is not."
         )
     if total.compared_joules:
         yield (
