@@ -44,7 +44,7 @@ def test_a_class_never_strays_by_a_blocks_share(percent: int, seed: int, count: 
     policy = replace(POLICY, holdout_percent=percent, holdout_seed=seed)
     held = sum(drawn(policy, count))
     size, share = block(percent)
-    assert abs(held - count * percent / 100) <= share * (1 - share / size)
+    assert abs(held - count * percent / 100) <= share * (1 - share / size) + 1e-9
     if count % size == 0:
         assert held == count * percent // 100
 
@@ -87,7 +87,7 @@ def test_each_class_holds_the_share_by_itself() -> None:
 def test_pickers_that_share_a_pool_keep_the_share_together(turns: list[int]) -> None:
     pickers = [Holdout(f"picker-{i}") for i in range(3)]
     held = sum(pickers[turn].assign(TENTH, REQUEST).arm is Arm.HOLDOUT for turn in turns)
-    assert abs(held - len(turns) / 10) <= 3 * 0.9
+    assert abs(held - len(turns) / 10) <= 3 * 0.9 + 1e-9
 
 
 def test_classes_tell_apart_what_moves_energy_and_latency() -> None:
