@@ -126,6 +126,8 @@ def epp(
         raise InvalidInputError("--trainer-url", "has no use with --no-learn; give one of them")
     if trace_ratio is not None and not 0.0 <= trace_ratio <= 1.0:
         raise InvalidInputError("--trace-ratio", "must be in [0, 1]")
+    if otlp_endpoint is not None and not otlp_endpoint.startswith(("http://", "https://")):
+        raise InvalidInputError("--otlp-endpoint", "must begin with http:// or https://")
     for name, value in (
         ("--ledger-slot-seconds", ledger_slot_seconds),
         ("--ledger-max-bytes", ledger_max_bytes),

@@ -49,6 +49,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["epp", "--folder=/nowhere", "--config-text=plugins: 5"], "plugins"),
         (["epp", "--folder=x", "--trainer-url=trainer:8000"], "--trainer-url: must begin with http://"),
         (["epp", "--folder=x", "--no-learn", "--trainer-url=http://t"], "has no use with --no-learn"),
+        (["epp", "--folder=x", "--trace-ratio=2"], "--trace-ratio: must be in [0, 1]"),
+        (["epp", "--folder=x", "--otlp-endpoint=collector:4317"], "--otlp-endpoint: must begin with http://"),
         (["trainer", "--host=256.0.0.1"], "cannot start"),
         (["operator", "--namespace=a", "--all-namespaces"], "not both"),
         (["crds", "--write", "--check"], "not both"),
