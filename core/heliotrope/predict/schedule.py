@@ -1,4 +1,4 @@
-"""When to train, and on what: after enough new samples, soon after a drift, never in a hurry."""
+"""When to train, and on what: after enough new samples, soon after a drift or of new hardware, never in a hurry."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +13,8 @@ class Occasion(StrEnum):
 
     FIRST = "first"
     NEW_SAMPLES = "new-samples"
+    NEW_HARDWARE = "new-hardware"
+    """Enough samples came from a hardware that no training has seen."""
     DRIFT = "drift"
 
 
@@ -25,7 +27,8 @@ class SchedulePolicy:
     every: int = 1_000
     """New samples between trainings."""
     after_drift: int = 200
-    """Samples of a drifted hardware since its change; trained again at each doubling, up to `every`."""
+    """Samples of a drifted hardware since its change; trained again at each doubling, up to `every`. So for a hardware
+    that no training has seen."""
     min_interval_seconds: float = 30.0
     """Between the starts of two trainings; after a drift a third of it."""
     settled_after: int = 2_000
@@ -33,6 +36,8 @@ class SchedulePolicy:
 
 
 DEFAULT = SchedulePolicy()
+MAX_UNSEEN = 1_024
+"""Kinds of hardware that are counted apart; more train with the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +65,14 @@ class TrainingSchedule:
         self._trained = False
         self._last_start_s = -float("inf")
         self._drifted: dict[HardwareKey, _Drifted] = {}
+        self._trained_on: set[HardwareKey] = set()
+        self._unseen: dict[HardwareKey, int] = {}
 
     def sampled(self, hardware: HardwareKey) -> None:
         """A sample was remembered."""
         self._new += 1
+        if hardware not in self._trained_on and (hardware in self._unseen or len(self._unseen) < MAX_UNSEEN):
+            self._unseen[hardware] = self._unseen.get(hardware, 0) + 1
         drifted = self._drifted.get(hardware)
         if drifted is not None:
             drifted.samples += 1
@@ -81,6 +90,9 @@ class TrainingSchedule:
         cuts = {hardware: each.since_unix_s for hardware, each in self._drifted.items()}
         if waited >= policy.min_interval_seconds / 3.0 and any(d.samples >= d.next_at for d in self._drifted.values()):
             return TrainingPlan(Occasion.DRIFT, cuts)
+        new_hardware = any(count >= policy.after_drift for count in self._unseen.values())
+        if self._trained and new_hardware and waited >= policy.min_interval_seconds / 3.0:
+            return TrainingPlan(Occasion.NEW_HARDWARE, cuts)
         if waited < policy.min_interval_seconds:
             return None
         if not self._trained:
@@ -92,6 +104,11 @@ class TrainingSchedule:
         self._last_start_s = now_s
         self._new = 0
         self._trained = True
+        # One with few samples is as good as unseen: it keeps its count.
+        known = [hardware for hardware, count in self._unseen.items() if count >= self._policy.after_drift]
+        self._trained_on.update(known)
+        for hardware in known:
+            del self._unseen[hardware]
         for hardware, drifted in list(self._drifted.items()):
             if drifted.samples >= self._policy.settled_after:
                 del self._drifted[hardware]

@@ -98,3 +98,18 @@ def test_a_later_drift_is_a_drift_of_its_own() -> None:
     plan = schedule.due(100.0)
     assert plan is not None
     assert plan.cuts == {7: 500.0}
+
+
+def test_hardware_that_no_training_has_seen_is_soon_trained_on_and_only_once() -> None:
+    schedule = TrainingSchedule(POLICY)
+    sampled(schedule, 5, hardware=1)
+    schedule.started(0.0)
+    sampled(schedule, 3, hardware=2)
+    assert occasion(schedule, 10.0) is None
+    sampled(schedule, 1, hardware=2)
+    assert occasion(schedule, 9.0) is None  # not in a hurry either
+    assert occasion(schedule, 10.0) is Occasion.NEW_HARDWARE
+    schedule.started(10.0)
+    sampled(schedule, 8, hardware=2)
+    sampled(schedule, 8, hardware=1)
+    assert occasion(schedule, 1_000.0) is None  # both are known by now
