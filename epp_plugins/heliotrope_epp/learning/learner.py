@@ -18,7 +18,7 @@ from heliotrope_epp.learning.settings import LearningSettings
 from heliotrope_epp.learning.shared import SharedLearning
 from heliotrope_epp.learning.store import Store
 from heliotrope_epp.learning.trainer import Trainer
-from heliotrope_epp.learning.view import LearningView, SampleCounts, document
+from heliotrope_epp.learning.view import LearningView, Progress, document
 from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 
@@ -31,7 +31,7 @@ class Learner:
 
     def __init__(self, settings: LearningSettings, *, clock: Clock, random: Random) -> None:
         self._clock = clock
-        self._counts = SampleCounts()
+        self._progress = Progress()
         self.holder = ModelHolder()
         self._folder = StateFolder(None if settings.state_dir is None else settings.state_dir / SUBFOLDER)
         keeper = ModelKeeper(self.holder, Store(self._folder))
@@ -40,19 +40,19 @@ class Learner:
         if settings.trainer_url is None:
             trainer = Trainer(settings.training, keeper, watch, clock=clock, random=random)
             self._teacher = trainer
-            self._view = LearningView(self._counts, keeper, watch, clock, trainer=trainer)
+            self._view = LearningView(self._progress, keeper, watch, clock, trainer=trainer)
         else:
             shared = SharedLearning(ClientSettings(settings.trainer_url), keeper, watch, random=random)
             self._teacher = shared
-            self._view = LearningView(self._counts, keeper, watch, clock, client=shared.client)
+            self._view = LearningView(self._progress, keeper, watch, clock, client=shared.client)
 
     def measured(self, request: FinishedRequest, energy: RequestEnergy | None) -> None:
         """Learn from a finished request, or count why not."""
         outcome = sample_of(request, energy, self._clock.unix())
         if isinstance(outcome, Refusal):
-            self._counts.refused[outcome.value] += 1
+            self._progress.refused[outcome.value] += 1
             return
-        self._counts.accepted += 1
+        self._progress.accepted += 1
         self._teacher.add((outcome,))
 
     def metered(self, interval: MeteredInterval) -> None:
@@ -64,9 +64,11 @@ class Learner:
 
     async def run(self) -> None:
         """Load, learn and save until cancelled."""
+        self._progress.running = True
         try:
             await self._teacher.run()
         finally:
+            self._progress.running = False
             self._folder.close()
 
     def collector(self) -> LearningCollector:

@@ -23,8 +23,9 @@ class LearningCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All families."""
         view = self._view
-        yield _counter("samples", "Samples that were believed.", view.counts.accepted)
-        yield _counters("dropped_samples", "Requests and samples not learned from.", "reason", view.counts.refused)
+        yield _gauge("running", "1 while it learns; 0 after a defect that the log tells.", view.progress.running)
+        yield _counter("samples", "Samples that were believed.", view.progress.accepted)
+        yield _counters("dropped_samples", "Requests and samples not learned from.", "reason", view.progress.refused)
         yield from self._models()
         yield from self._drift()
         yield from self._state()

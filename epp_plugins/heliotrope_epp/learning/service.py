@@ -34,7 +34,7 @@ from heliotrope_epp.learning.settings import TrainerSettings
 from heliotrope_epp.learning.store import Store
 from heliotrope_epp.learning.trainer import Trainer
 from heliotrope_epp.learning.verdicts import known
-from heliotrope_epp.learning.view import LearningView, SampleCounts, bundle_document, data_document, document
+from heliotrope_epp.learning.view import LearningView, Progress, bundle_document, data_document, document
 
 MAX_BODIES = 8
 """Bodies that are read and checked at once; more get a 503, and pickers try again."""
@@ -106,12 +106,12 @@ class TrainerService:
     def __init__(self, settings: TrainerSettings, clock: Clock, random: Random) -> None:
         self._settings = settings
         self._clock = clock
-        self._counts = SampleCounts()
+        self._progress = Progress()
         self._folder = StateFolder(settings.state_dir)
         self._keeper = ModelKeeper(ModelHolder(), Store(self._folder))
         watch = DriftWatch(self._keeper.holder)
         self._trainer = Trainer(settings.training, self._keeper, watch, clock=clock, random=random)
-        self._view = LearningView(self._counts, self._keeper, watch, clock, trainer=self._trainer)
+        self._view = LearningView(self._progress, self._keeper, watch, clock, trainer=self._trainer)
         self._registry = CollectorRegistry()
         self._registry.register(LearningCollector(self._view))
         self._bodies = 0
@@ -120,9 +120,11 @@ class TrainerService:
 
     async def learn(self) -> None:
         """Load, train and save until cancelled."""
+        self._progress.running = True
         try:
             await self._trainer.run()
         finally:
+            self._progress.running = False
             self._folder.close()
 
     async def listen(self, stack: contextlib.AsyncExitStack) -> TrainerPorts:
@@ -182,8 +184,8 @@ class TrainerService:
         body = await request.read()
         received = await asyncio.to_thread(wire.decode, body, self._clock.unix())
         self._trainer.add(received.samples)
-        self._counts.accepted += len(received.samples)
-        self._counts.refused.update(received.refused)
+        self._progress.accepted += len(received.samples)
+        self._progress.refused.update(received.refused)
         return web.json_response({"accepted": len(received.samples), "refused": received.refused})
 
     async def _info(self, _: web.Request) -> web.Response:
@@ -219,7 +221,7 @@ class TrainerService:
         return web.json_response({"forgotten_samples": forgotten, "forgotten_models": models})
 
     async def _status(self, _: web.Request) -> web.Response:
-        counts = {"accepted": self._counts.accepted, "refused": dict(self._counts.refused)}
+        counts = {"accepted": self._progress.accepted, "refused": dict(self._progress.refused)}
         return web.json_response(counts | {"windows": data_document(self._trainer)})
 
     async def _state(self, _: web.Request) -> web.Response:

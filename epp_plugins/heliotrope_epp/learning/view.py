@@ -21,10 +21,13 @@ SOURCES = {Level.CURRENT: "learned", Level.PREVIOUS: "previous", Level.ANALYTIC:
 
 
 @dataclass(slots=True)
-class SampleCounts:
-    """Since start."""
+class Progress:
+    """Of a process that learns."""
 
+    running: bool = False
+    """False before the start, and after an end: a defect that ends it is in the log, and models stay as they are."""
     accepted: int = 0
+    """Samples since start; so for the next one."""
     refused: Counter[str] = field(default_factory=Counter)
     """By `heliotrope.predict.sample.Refusal`."""
 
@@ -33,7 +36,7 @@ class SampleCounts:
 class LearningView:
     """The parts of one process; `trainer` where it trains, `client` where it asks a trainer."""
 
-    counts: SampleCounts
+    progress: Progress
     keeper: ModelKeeper
     watch: DriftWatch
     clock: Clock
@@ -53,7 +56,8 @@ def document(view: LearningView) -> dict[str, Any]:
     answering = sources(view)
     folder = view.keeper.store.folder
     result: dict[str, Any] = {
-        "samples": {"accepted": view.counts.accepted, "refused": dict(view.counts.refused)},
+        "running": view.progress.running,
+        "samples": {"accepted": view.progress.accepted, "refused": dict(view.progress.refused)},
         "models": None if not models.current.created_unix_s else bundle_document(models.current, view.clock.unix()),
         "previous": None if models.previous is None else models.previous.digest,
         "sources": answering,

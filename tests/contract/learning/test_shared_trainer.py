@@ -66,7 +66,9 @@ async def test_two_pickers_share_one_trainer_and_get_the_same_models(tmp_path: P
 async def test_a_training_that_is_killed_is_tried_again(tmp_path: Path) -> None:
     async with trainer(tmp_path / "state") as process, learner(trainer_url=process.url) as one:
         feed(one, 300, seed=1)
-        os.kill(await training_of(process), signal.SIGKILL)
+        child = await training_of(process)
+        await until(lambda: os.getpriority(os.PRIO_PROCESS, child) == 19, 30.0)
+        os.kill(child, signal.SIGKILL)
         await until(lambda: one.holder.current.targets)
         state = await said(process, "/debug/state")
         results = [each["result"] for each in state["trainings"]]  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ def row(rng: np.random.Generator) -> FloatColumn:
     values[[_PROMPT, _CACHED, _UNCACHED, _RUNNING, _OUTPUT]] = prompt, 0.0, prompt, running, output
     values[_SLOTS] = 64.0
     ttft, tpot, joules = truth(values)
-    values[list(_ANALYTIC)] = ttft * 1.6, tpot * 0.6, joules * 1.5
+    values[list(_ANALYTIC)] = ttft * 1.6, tpot * 1.7, joules * 1.5
     return values
 
 

@@ -143,6 +143,24 @@ async def test_a_shared_model_answers_survives_the_trainer_and_a_poisoned_one_ch
         assert set(learner.document()["trainer"]["problems"]) <= {"model", "samples"}
 
 
+async def test_a_defect_ends_learning_visibly_and_the_models_stay(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defect(*_: object) -> None:
+        raise ZeroDivisionError
+
+    learner = Learner(LearningSettings(), clock=CLOCK, random=Random(1))
+    task = asyncio.create_task(learner.run())
+    await until(lambda: value(learner, "running") == 1)
+    learner.holder.current = LearnedModels(bundle)
+    monkeypatch.setattr("heliotrope_epp.learning.trainer.TrainingSchedule.due", defect)
+    with pytest.raises(ExceptionGroup):
+        await asyncio.wait_for(task, 20.0)
+    assert value(learner, "running") == 0
+    assert learner.holder.current.targets
+    feed(learner, 2_000)
+
+
 def test_a_metered_interval_teaches_nothing() -> None:
     learner = Learner(LearningSettings(), clock=CLOCK, random=Random(1))
     learner.metered(None)  # type: ignore[arg-type]

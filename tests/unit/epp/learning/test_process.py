@@ -77,6 +77,7 @@ def test_stop_kills_what_runs_and_nothing_starts_after() -> None:
         process.run(b"")
 
 
+@pytest.mark.slow
 def test_a_job_does_not_outlive_a_killed_parent() -> None:
     program = (
         "import sys, threading, time; from heliotrope_epp.learning.process import COMMAND, JobProcess\n"

@@ -231,6 +231,7 @@ async def test_flush_forgets_samples_also_on_disk(tmp_path: Path) -> None:
     assert [len(window) for window in Store(StateFolder(tmp_path)).load().windows] == [0, 0]
 
 
+@pytest.mark.slow
 async def test_drift_makes_another_answer_and_the_next_training_learns_the_new_truth() -> None:
     async with Running(None, InThread()).started() as running:
         running.trainer.add(samples(400))
