@@ -126,6 +126,11 @@ class Engine:
         return self._model
 
     @property
+    def in_flight(self) -> tuple[Sequence, ...]:
+        """Every sequence that waits or runs."""
+        return tuple(self._sequences.values())
+
+    @property
     def num_running(self) -> int:
         """Sequences in the batch."""
         return len(self._prefilling) + len(self._decoding)

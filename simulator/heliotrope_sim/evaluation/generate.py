@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from heliotrope_sim.evaluation.fleet import SweptEndpoint
 from heliotrope_sim.evaluation.lengths import draw, load_lengths
+from heliotrope_sim.evaluation.regimes import Regime, regime
 from heliotrope_sim.evaluation.sweep import RunResult, saturated_rate, sweep_run
 from heliotrope_sim.evaluation.view import ViewFactory
 
@@ -25,6 +26,7 @@ class Plan:
     capacity_per_second: float
     count: int
     own_share: float
+    twin_every: int
     seed: tuple[int, ...]
 
 
@@ -44,6 +46,7 @@ def plans(
     count: int,
     seed: int,
     stream: int,
+    twin_every: int = 0,
 ) -> list[Plan]:
     """Runs of every endpoint at every load.
 
@@ -54,6 +57,7 @@ def plans(
         count: requests in each run.
         seed: of everything.
         stream: keeps training apart from what is held out: equal seeds give other arrivals in another stream.
+        twin_every: every so many requests below saturation one gets twins (`floor`); 0: none does.
     """
     return [
         Plan(
@@ -61,6 +65,7 @@ def plans(
             load=load,
             capacity_per_second=capacity[endpoint.name],
             count=count,
+            twin_every=twin_every if regime(load) is Regime.BELOW else 0,
             own_share=TWO_PICKERS_SHARE if (i + j) % 4 == 3 else 1.0,
             seed=(seed, stream, i, j),
         )
@@ -89,6 +94,8 @@ def generate(
                 view=view,
                 rng=arrivals_rng,
                 own_share=plan.own_share,
+                twin_every=plan.twin_every,
+                other_futures=lambda rng: draw(lengths, rng),
             )
         )
         done()

@@ -1,4 +1,7 @@
-"""Errors of models on runs that they have not seen, beside those of the analytic model."""
+"""Errors of models on runs that they have not seen, beside those of the analytic model.
+
+Scored are medians: of a model's estimates they are nearest, in relative terms, to what single requests take.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +16,6 @@ from heliotrope_sim.evaluation.regimes import Regime, regime
 from heliotrope_sim.evaluation.rows import Bools, Requests, Steps
 from heliotrope_sim.evaluation.scores import Floats, Score, coverage, mape, mean_score
 
-MEAN_REMAINING = 0.5
-"""Of the step that a request meets: the best guess for who does not know when it began."""
 PHASE_ERROR = 0.25
 """Of the step's length: mean distance of a uniform instant from its middle."""
 
@@ -43,9 +44,9 @@ class Answers:
             ttft_q90=decided.q90_of(Target.TTFT),
             tpot=decided.median_of(Target.TPOT),
             tpot_q90=decided.q90_of(Target.TPOT),
-            joules=given.mean_of(Target.REQUEST_ENERGY),
+            joules=given.median_of(Target.REQUEST_ENERGY),
             joules_q90=given.q90_of(Target.REQUEST_ENERGY),
-            joules_at_decision=decided.mean_of(Target.REQUEST_ENERGY),
+            joules_at_decision=decided.median_of(Target.REQUEST_ENERGY),
         )
 
     @classmethod
@@ -105,6 +106,6 @@ def phase_floor(requests: Requests, chosen: Bools, seed: int) -> Score:
 
 def step_scores(models: LearnedModels, steps: Steps, seed: int) -> tuple[Score, Score]:
     """Error of the energy of steps: learned, and analytic where there is a profile."""
-    learned = models.predict_steps(steps.rows).mean_of(Target.STEP_ENERGY)
+    learned = models.predict_steps(steps.rows).median_of(Target.STEP_ENERGY)
     analytic: NDArray[np.float64] = steps.rows[:, ANALYTIC_COLUMN[Target.STEP_ENERGY]]
     return mape(steps.joules, learned, steps.run, seed), mape(steps.joules, analytic, steps.run, seed)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope_sim.data import data_file
+from heliotrope_sim.engine import Request
 from heliotrope_sim.workload.trace import load_azure
 
 MIX: Mapping[str, float] = {"conversation": 0.7, "code": 0.15, "summary": 0.15}
@@ -18,6 +19,7 @@ PREFIX_SHARE = 0.4
 """Share of requests that begin with the system prompt of one of the groups."""
 PREFIX_TOKENS = (128, 1_024)
 """Bounds of the lengths of system prompts."""
+HASHES_OF_GROUP = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,13 @@ class Lengths:
     prefix_group: int = -1
     """Which system prompt it begins with; -1: its own."""
     prefix_tokens: int = 0
+
+
+def engine_request(request_id: str, lengths: Lengths, block_size: int) -> Request:
+    """As it is submitted to an engine; of requests of one group the blocks of the system prompt are equal."""
+    blocks = lengths.prefix_tokens // block_size
+    hashes = [lengths.prefix_group * HASHES_OF_GROUP + i for i in range(blocks)]
+    return Request(request_id, lengths.prompt_tokens, lengths.output_tokens, hashes)
 
 
 def load_lengths() -> Mapping[str, NDArray[np.int64]]:

@@ -1,5 +1,6 @@
 """The outcome of an evaluation: figures by key, tables, and both as JSON and on a terminal."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,7 +57,7 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """Plain data; None where unknown. Figures are at the top, by key; `scores` gives their n and interval."""
         return {
-            **{key: None if value != value else value for key, value in self.figures.items()},
+            **{key: value if math.isfinite(value) else None for key, value in self.figures.items()},
             "seed": self.seed,
             "quick": self.quick,
             "machine": self.machine,
@@ -91,7 +92,7 @@ def show(evaluation: Evaluation, console: Console) -> None:
         met = evaluation.verdicts[goal.key]
         score = evaluation.scores.get(goal.key)
         value = evaluation.figures.get(goal.key, float("nan"))
-        measured = _percent(value) if score is not None else f"{value:.0f}"
+        measured = _percent(value) if score is not None else _number(value)
         interval, n = ("", "") if score is None else (_interval(score), f"{score.n:,}")
         table.add_row(goal.title, measured, interval, n, goal.text, f"[{_COLOURS[met]}]{met}[/]")
         if met is not Met.MET and goal.key in evaluation.reasons:
@@ -133,6 +134,10 @@ def _json_cell(cell: Cell) -> Any:
             return None if cell != cell else cell
         case _:
             return cell
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) else "never" if math.isinf(value) else "–"
 
 
 def _percent(value: float) -> str:

@@ -33,6 +33,7 @@ class Requests:
     model: NDArray[np.str_]
     profiled: Bools
     application: NDArray[np.str_]
+    ended_s: Floats
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,6 +53,7 @@ class Requests:
             self.model[chosen],
             self.profiled[chosen],
             self.application[chosen],
+            self.ended_s[chosen],
         )
 
 
@@ -92,6 +94,7 @@ def requests_of(runs: Sequence[RunResult]) -> Requests:
         model=np.array([run.endpoint.hardware.model for _, run, _ in observed]),
         profiled=np.array([run.endpoint.believed is not None for _, run, _ in observed], dtype=np.bool_),
         application=np.array([o.application for _, _, o in observed]),
+        ended_s=column(lambda _, o: o.ended_s),
     )
 
 

@@ -53,13 +53,13 @@ def leave_one_hardware_out(
 ) -> Section:
     """Errors on a kind of accelerator that no training sample came from."""
     rows: list[tuple[Cell, ...]] = []
+    with_it = models_of(*training, seed)
     for hardware in np.unique(held_out[0].hardware):
         kept = training[0].where(training[0].hardware != hardware), training[1].where(training[1].hardware != hardware)
         requests = held_out[0].where((held_out[0].hardware == hardware) & held_out[0].profiled)
         steps = held_out[1].where(held_out[1].hardware == hardware)
         models = models_of(*kept, seed)
         rows.append((f"{hardware}, unseen", *_errors(models, requests, steps, seed)))
-        with_it = models_of(*training, seed)
         rows.append((f"{hardware}, seen", *_errors(with_it, requests, steps, seed)))
         scores = request_scores(Answers.analytic(requests), seed)
         rows.append((f"{hardware}, analytic", *(scores[key] for key in _ERRORS), step_scores(models, steps, seed)[1]))

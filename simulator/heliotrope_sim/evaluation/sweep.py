@@ -1,6 +1,6 @@
 """One engine under one load, in virtual time: what the picker saw of each request, and what then came true."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,12 @@ from heliotrope.decide.request import RequestProfile
 from heliotrope.predict.length_distribution import LengthContext
 from heliotrope.predict.output_length import OutputLengths
 from heliotrope.units import joules_from_millijoules
-from heliotrope_sim.engine import Engine, Phase, Request, StepResult
+from heliotrope_sim.engine import Engine, Phase, StepResult
 from heliotrope_sim.engine import Sequence as EngineSequence
 from heliotrope_sim.engine.fixed_point import nanoseconds, seconds
 from heliotrope_sim.evaluation.fleet import SweptEndpoint
-from heliotrope_sim.evaluation.lengths import Lengths
+from heliotrope_sim.evaluation.floor import TWINS, Outcome, twin
+from heliotrope_sim.evaluation.lengths import Lengths, engine_request
 from heliotrope_sim.evaluation.view import PickerView, Reading, ViewFactory
 
 SCRAPE_INTERVAL_SECONDS = 0.2
@@ -39,6 +40,7 @@ class Observed:
     application: str
     met_step_seconds: float
     """Length of the step that ran when it arrived; 0 if none. What remains of it nobody outside can know."""
+    ended_s: float
     output_tokens: int
     ttft_seconds: float
     tpot_seconds: float
@@ -67,7 +69,10 @@ class RunResult:
     utilisation: float
     """Arrivals per second over the measured capacity."""
     requests: tuple[Observed, ...]
+    """In the order of their ends."""
     steps: tuple[ObservedStep, ...]
+    twins: tuple[tuple[Outcome, ...], ...] = ()
+    """Other futures of some of its requests."""
 
 
 def sweep_run(
@@ -80,6 +85,8 @@ def sweep_run(
     view: ViewFactory,
     rng: np.random.Generator,
     own_share: float = 1.0,
+    twin_every: int = 0,
+    other_futures: Callable[[np.random.Generator], Iterator[Lengths]] | None = None,
 ) -> RunResult:
     """Send `count` Poisson arrivals to an engine and follow them to their end.
 
@@ -93,16 +100,22 @@ def sweep_run(
         rng: of gaps and of who sends what.
         own_share: share of the arrivals that this picker routes; the others come from elsewhere, and it sees them in
             scrapes alone.
+        twin_every: every so many requests one gets twins; 0: none does.
+        other_futures: makes the lengths that arrive in a twin's future.
     """
     run = _Run(endpoint, view, rng)
     times = nanoseconds_of(rng.exponential(1.0 / rate_per_second, count).cumsum())
     warm_up = int(count * WARM_UP_SHARE)
+    twins: list[tuple[Outcome, ...]] = []
     own = rng.random(count) < own_share
     for i, (at_ns, lengths) in enumerate(zip(times, arrivals, strict=False)):
         run.advance(at_ns)
         run.arrive(i, at_ns, lengths, own=bool(own[i]), counts=i >= warm_up)
+        if twin_every and other_futures is not None and i >= warm_up and i % twin_every == 0:
+            futures = [np.random.default_rng([i, k, count]) for k in range(TWINS)]
+            twins.append(tuple(run.twin(i, at_ns, other_futures(r), rate_per_second, r) for r in futures))
     run.drain()
-    return RunResult(endpoint, utilisation, tuple(run.observed), tuple(run.steps))
+    return RunResult(endpoint, utilisation, tuple(run.observed), tuple(run.steps), tuple(twins))
 
 
 def nanoseconds_of(times_s: np.ndarray[Any, np.dtype[np.float64]]) -> list[int]:
@@ -118,7 +131,7 @@ def saturated_rate(endpoint: SweptEndpoint, arrivals: Iterator[Lengths], count: 
     """
     engine = Engine(endpoint.engine)
     for i, lengths in zip(range(count), arrivals, strict=False):
-        engine.submit(_request(f"r{i}", lengths, endpoint.engine.block_size), 0)
+        engine.submit(engine_request(f"r{i}", lengths, endpoint.engine.block_size), 0)
     ends: list[int] = []
     now_ns = 0
     while (step := engine.step(now_ns)) is not None:
@@ -171,10 +184,19 @@ class _Run:
         request_id = f"r{number}"
         record = self._decide(request_id, now_ns, lengths, counts) if own else None
         block_size = self._endpoint.engine.block_size
-        sequence = self._engine.submit(_request(request_id, lengths, block_size), now_ns)
+        sequence = self._engine.submit(engine_request(request_id, lengths, block_size), now_ns)
         self._in_flight[request_id] = _Followed(sequence, record)
         if self._step is None:
             self._start(now_ns)
+
+    def twin(
+        self, number: int, now_ns: int, arrivals: Iterator[Lengths], rate_per_second: float, rng: np.random.Generator
+    ) -> Outcome:
+        """What another future makes of the request that has just arrived."""
+        sequence = self._in_flight[f"r{number}"].sequence
+        # An idle engine has begun a step with it already; its end is the first time at which anything can change.
+        step_end_ns = None if self._step is None else self._step.end_ns
+        return twin(self._engine, sequence, now_ns, step_end_ns, arrivals, rate_per_second, rng)
 
     def advance(self, until_ns: int) -> None:
         """Run steps and scrapes up to a time."""
@@ -272,6 +294,7 @@ class _Run:
                 row=own.row,
                 application=own.lengths.application,
                 met_step_seconds=own.met_step_seconds,
+                ended_s=now_s,
                 output_tokens=tokens,
                 ttft_seconds=seconds(first_ns - own.arrived_ns),
                 tpot_seconds=seconds(now_ns - first_ns) / (tokens - 1) if tokens > 1 else float("nan"),
@@ -299,9 +322,3 @@ class _Run:
             sm_clock_mhz=float(engine.model.clock_mhz),
         )
         self._view.scraped(reading, seconds(now_ns))
-
-
-def _request(request_id: str, lengths: Lengths, block_size: int) -> Request:
-    blocks = lengths.prefix_tokens // block_size
-    hashes = [lengths.prefix_group * 1_000_000 + i for i in range(blocks)]
-    return Request(request_id, lengths.prompt_tokens, lengths.output_tokens, hashes)
