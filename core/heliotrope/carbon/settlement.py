@@ -253,14 +253,15 @@ def _intensities(
     intensity, estimated = np.full(len(stored), np.nan), np.zeros(len(stored), dtype=np.bool_)
     for name, signal in signals.items():
         here = np.flatnonzero(regions == name)
-        slots = np.stack([stored.slot_unix_s[here], stored.slot_seconds[here]], axis=1)
-        distinct, position = np.unique(slots, axis=0, return_inverse=True)
+        # A slot is its start and its length: one number that orders as both do, which is quicker to sort than pairs.
+        base = int(stored.slot_seconds.max()) + 1
+        distinct, position = np.unique(stored.slot_unix_s[here] * base + stored.slot_seconds[here], return_inverse=True)
         means, guessed = np.full(len(distinct), np.nan), np.zeros(len(distinct), dtype=np.bool_)
-        for i, (start, seconds) in enumerate(distinct.tolist()):
-            mean, guess = intensity_over(signal.series, start, seconds)
+        for i, slot in enumerate(distinct.tolist()):
+            mean, guess = intensity_over(signal.series, *divmod(slot, base))
             if mean is not None:
                 means[i], guessed[i] = mean, guess is not False
-        intensity[here], estimated[here] = means[position.ravel()], guessed[position.ravel()]
+        intensity[here], estimated[here] = means[position], guessed[position]
     return intensity, estimated
 
 

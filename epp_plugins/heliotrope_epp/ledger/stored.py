@@ -50,7 +50,7 @@ def stored_energy(
                    CASE line WHEN 'request' THEN coalesce(arm, 'unknown arm') ELSE line END AS arm_or_line,
                    pue, signal_type, emission_factor,
                    {_SUM_JOULES} AS joules, sum(grams_co2e) AS grams
-            FROM {TABLE} WHERE measured AND millijoules IS NOT NULL AND {where} GROUP BY ALL ORDER BY ALL""",  # noqa: S608
+            FROM {TABLE} WHERE millijoules IS NOT NULL AND {where} GROUP BY ALL ORDER BY ALL""",  # noqa: S608
         times,
     ).fetchnumpy()
     types, factors = _texts(found["signal_type"]), _texts(found["emission_factor"])
