@@ -52,7 +52,13 @@ async def test_both_arms_leave_a_summary_a_report_and_every_request(tmp_path: Pa
     cleanest = max(summary["arms"]["heliotrope"]["regions"].items(), key=lambda item: item[1]["requests"])[0]
     assert cleanest == "norway"
     report = result.report_path.read_text()
-    for needle in ("Where requests went, and why", "<svg", "Open Database License", "less CO2e than round robin"):
+    for needle in (
+        "Where requests went, and why",
+        "<svg",
+        "Open Database License",
+        "less CO2e than round robin",
+        "modelled",
+    ):
         assert needle in report
     for name in ArmName:
         rows = [json.loads(line) for line in (tmp_path / name.value / "requests.jsonl").read_text().splitlines()]

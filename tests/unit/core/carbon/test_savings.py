@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import t as student
 
 from heliotrope.carbon.arms import Arm
+from heliotrope.carbon.bootstrap import block_bootstrap, relative_change_of_ratios
 from heliotrope.carbon.savings import (
     MAX_CLASSES,
     MIN_BLOCKS,
@@ -127,6 +128,13 @@ def test_small_classes_are_compared_together() -> None:
     assert of(savings).holdout_requests == 240 + 50
 
 
+def test_a_class_with_few_held_out_requests_is_small_however_many_are_steered() -> None:
+    rows = both(range(24))
+    rows += [totals(i, "lopsided", Arm.STEERED, 40, 8.0) for i in range(24)]
+    rows += [totals(i, "lopsided", Arm.HOLDOUT, 1, 10.0) for i in range(24)]
+    assert [c.name for c in compared(rows).classes] == ["c", REST]
+
+
 def test_many_classes_are_bounded_and_none_is_lost() -> None:
     rows = [row for i in range(60) for row in both(range(12), name=f"c{i}")]
     savings = compared(rows)
@@ -219,6 +227,42 @@ def test_unknown_sums_are_left_out() -> None:
     rows = both(range(24))
     bad = ArmTotals(0.0, "c", Arm.HOLDOUT, 1, {Metric.GRAMS: nan}, {Metric.GRAMS: 1})
     assert of(compared([*rows, bad])).change.estimate == pytest.approx(-0.2)
+
+
+def test_intervals_of_few_blocks_are_wider_than_their_percentiles() -> None:
+    rows = noisy(3, saving=0.1, hours=12)
+    found = of(compared(rows)).change
+    values = np.zeros((12, 4))
+    for row in rows:
+        column = 0 if row.arm is Arm.STEERED else 2
+        slot = int(row.slot_unix_s / HOUR)
+        values[slot, column : column + 2] += (row.sums[Metric.GRAMS], row.counts[Metric.GRAMS])
+    bare = block_bootstrap(values, relative_change_of_ratios, resamples=500)
+    assert found.estimate == pytest.approx(bare.estimate)
+    factor = small_sample_factor(12, 0.95)
+    assert factor > 1.1
+    assert found.high - found.estimate == pytest.approx(factor * (bare.high - bare.estimate))
+    assert found.estimate - found.low == pytest.approx(factor * (bare.estimate - bare.low))
+
+
+def test_short_slots_of_a_long_time_are_joined_to_hours() -> None:
+    rows = [
+        ArmTotals(
+            r.slot_unix_s + part * 300.0,
+            r.request_class,
+            r.arm,
+            r.requests // 2,
+            {m: v / 2 for m, v in r.sums.items()},
+            {m: v // 2 for m, v in r.counts.items()},
+            r.place,
+        )
+        for r in both(range(24))
+        for part in range(2)
+    ]
+    hours = compare(rows, slot_seconds=300.0, resamples=500)
+    assert hours.block_seconds == HOUR
+    assert hours.slot_seconds == 300.0
+    assert of(hours).change == of(compared(both(range(24)))).change
 
 
 @pytest.mark.parametrize("blocks", [10, 12, 30, 400])
