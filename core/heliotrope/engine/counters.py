@@ -127,6 +127,11 @@ class CounterGroup:
         """Start of the present span; None before the first."""
         return self._start_s
 
+    @property
+    def millijoules(self) -> int:
+        """What the counters show together at the last reading; 0 before the first."""
+        return sum(counter.value for counter in self._counters.values())
+
     def observe(self, values: Mapping[str, int | None], now_s: float) -> Span | None:
         """Take a reading of every counter.
 

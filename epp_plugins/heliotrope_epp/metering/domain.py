@@ -52,6 +52,8 @@ class _Interval:
     accounts: dict[Timeline, _Account]
     span: Span | None = None
     """Set once it has ended."""
+    counters_millijoules: int = 0
+    """What the counters showed at its end."""
 
     def overlap(self, folded: Folded) -> float:
         """Share of a slice that lies in it."""
@@ -68,6 +70,27 @@ class LastInterval:
     end_s: float
     millijoules: int | None
     refusal: Refusal | None
+
+
+@dataclass(slots=True)
+class Books:
+    """A domain's energy since it is metered. Without a reset, `closed_at - opened_at` is the sum of the lines."""
+
+    opened_at: int | None = None
+    """mJ that the counters showed when the first interval began; None: none has."""
+    closed_at: int | None = None
+    """mJ that they showed at the end of the last one that was shared out."""
+    requests: int = 0
+    others: int = 0
+    idle: int = 0
+    unattributed: int = 0
+
+    def add(self, interval: MeteredInterval) -> None:
+        """Book an interval of one engine."""
+        self.requests += interval.requests_millijoules
+        self.others += interval.others_millijoules
+        self.idle += interval.idle_millijoules
+        self.unattributed += interval.unattributed_millijoules
 
 
 class Domain:
@@ -91,6 +114,7 @@ class Domain:
         self.settled_until_s = now_s
         """Up to when everything is shared out or given up."""
         self.last: LastInterval | None = None
+        self.books = Books()
         self._limits = limits
         self._read_s = float("-inf")
         self._open: _Interval | None = None
@@ -113,6 +137,7 @@ class Domain:
     def _after(self, span: Span | None) -> None:
         if span is not None and self._open is not None:
             self._open.span = span
+            self._open.counters_millijoules = self.counters.millijoules
             self._ended.append(self._open)
             self._open = None
         start_s = self.counters.start_s
@@ -120,6 +145,8 @@ class Domain:
             self._open = None
         elif self._open is None:
             self._open = _Interval(start_s, {member: _Account() for member in self.members})
+            if self.books.opened_at is None:
+                self.books.opened_at = self.counters.millijoules
 
     def fold(self, until_s: float) -> None:
         """Fold the members' slices that ended by then into the intervals that they lie in."""
@@ -161,6 +188,7 @@ class Domain:
 
     def _settle(self, interval: _Interval, span: Span, *, whole: bool) -> None:
         self.last = LastInterval(span.start_s, span.end_s, span.millijoules, span.refusal)
+        self.books.closed_at = interval.counters_millijoules
         if not span.millijoules:
             return
         accounts = interval.accounts
@@ -204,24 +232,22 @@ class Domain:
             traits = member.state.traits
             engine, hardware = traits.engine, traits.hardware
             model = None if engine is None else engine.model
-            self._metered(
-                MeteredInterval(
-                    endpoint=member.key,
-                    variant=traits.variant,
-                    region=traits.region,
-                    model=model if hardware is None else hardware.model,
-                    start_unix_s=span.start_s + offset_s,
-                    end_unix_s=span.end_s + offset_s,
-                    total_millijoules=own + others + idle[i] + nobodys[i],
-                    requests_millijoules=own,
-                    others_millijoules=others,
-                    idle_millijoules=idle[i],
-                    unattributed_millijoules=nobodys[i],
-                    host_joules=_NAN
-                    if engine is None
-                    else joules_from_watts(engine.host_watts, span.end_s - span.start_s),
-                )
+            metered = MeteredInterval(
+                endpoint=member.key,
+                variant=traits.variant,
+                region=traits.region,
+                model=model if hardware is None else hardware.model,
+                start_unix_s=span.start_s + offset_s,
+                end_unix_s=span.end_s + offset_s,
+                total_millijoules=own + others + idle[i] + nobodys[i],
+                requests_millijoules=own,
+                others_millijoules=others,
+                idle_millijoules=idle[i],
+                unattributed_millijoules=nobodys[i],
+                host_joules=_NAN if engine is None else joules_from_watts(engine.host_watts, span.end_s - span.start_s),
             )
+            self.books.add(metered)
+            self._metered(metered)
 
     def _credit(self, span: Span, accounts: Mapping[Timeline, _Account], parts: Split, *, busy_s: float) -> None:
         whole = sum(account.joules for account in accounts.values())

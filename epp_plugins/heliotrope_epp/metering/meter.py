@@ -193,6 +193,7 @@ class EnergyMeter:
             "weights_joules": asdict(learned.weights),
             "idle_watts": learned.idle_watts,
             "learned_from_intervals": learned.intervals,
+            "millijoules": asdict(self._domains[group].books),
         }
         if last is not None:
             seconds = last.end_s - last.start_s

@@ -67,6 +67,25 @@ def test_a_request_alone_gets_all_that_was_drawn_while_it_ran() -> None:
     }
 
 
+def test_the_books_are_the_difference_of_two_readings() -> None:
+    played = world()
+    sent = played.send("r", A)
+    serve(played, sent, seconds=2.0, tokens=20, millijoules=500_000)
+    played.end(sent, tokens=20, prompt_tokens=100)
+    go(played, 1.0, 80_000)
+
+    row = played.meter.row(A)
+    assert row is not None
+    assert row["millijoules"] == {
+        "opened_at": 1_000_100,
+        "closed_at": 1_580_100,
+        "requests": 500_000,
+        "others": 0,
+        "idle": 80_000,
+        "unattributed": 0,
+    }
+
+
 def test_two_requests_share_by_their_work() -> None:
     played = world()
     short, long = played.send("short", A, prompt_tokens=10), played.send("long", A, prompt_tokens=4_000)
@@ -506,3 +525,41 @@ def test_metrics() -> None:
     assert "heliotrope_requests_with_energy_total 1.0" in page
     assert "heliotrope_requests_awaiting_energy 0.0" in page
     assert 'heliotrope_node_energy_failures_total{reason="status"} 3.0' in page
+
+
+def test_a_request_whose_last_slice_lies_in_two_intervals_waits_for_both() -> None:
+    played = on_nodes("a")
+    pods = {"g0": {"a"}}
+    played.tick()
+    for now in (1, 2):
+        played.nodes = node(float(now), {"g0": now * 1_000}, pods)
+        played.tick(1.0)
+    sent = played.send("r", A)
+    played.chunks(sent, 5)
+    played.tick(1.0)
+    played.now_s += 0.3
+    played.chunks(sent, 5)
+    played.end(sent, tokens=10)
+    played.nodes = node(3.5, {"g0": 302_000}, pods)
+    played.tick(0.7)
+    assert played.energies == {}
+    played.nodes = node(4.5, {"g0": 402_000}, pods)
+    played.tick(1.0)
+
+    assert energy(played, "r").millijoules == sum(each.requests_millijoules for each in played.intervals)
+    assert sum(each.unattributed_millijoules for each in played.intervals) == 0
+
+
+def test_work_that_becomes_known_too_late_is_not_laid_over_what_came_after_the_request() -> None:
+    played = world()
+    sent = played.send("r", A)
+    sent.first_s, sent.last_s = 1.2, 1.5
+    played.counted[A].generated += 10  # type: ignore[operator]
+    played.flying.remove(sent)  # its answer came and went between two looks
+    go(played, 1.0, 200_000)
+    played.flying.append(sent)
+    played.end(sent, tokens=10)
+    go(played, 1.0, 80_000)
+
+    assert energy(played, "r").millijoules == 0
+    assert played.intervals[-1].idle_millijoules == 80_000
