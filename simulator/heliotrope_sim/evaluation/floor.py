@@ -1,9 +1,9 @@
 """The error that remains to whoever knows the whole state of an engine, but not the future.
 
 At some arrivals the engine is copied and run on several times with other arrivals, and with other lengths of the
-answers that are being written: nobody can foresee either. The same request in the same state then gets other latencies and
-joules; the spread of these twins is an error that no predictor avoids, however it learns. Step phase, queue and batch
-are equal in all twins, so what a picker does not see of them comes on top.
+answers that are being written: nobody can foresee either. The same request in the same state then gets other latencies
+and joules; the spread of these twins is an error that no predictor avoids, however it learns. Step phase, queue and
+batch are equal in all twins, so what a picker does not see of them comes on top.
 """
 
 import copy

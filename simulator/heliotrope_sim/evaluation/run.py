@@ -52,6 +52,8 @@ class Settings:
     profiles: tuple[str, ...] | None = None
     """None: all that ship."""
     plots: bool = False
+    studies: bool = True
+    """Ablations, unseen hardware, drift and published measurements as well."""
 
     @classmethod
     def of(cls, seed: int, *, quick: bool, plots: bool = False) -> "Settings":
@@ -115,12 +117,13 @@ class _Evaluator:
         numbers = dict(bucket_numbers)
         numbers["us_per_64_candidates"] = microseconds_per_64_candidates(models, held_out[0].rows, seed)
         sections = [slices(learned, analytic, seed), bucket_section]
-        sections += self._studies(training, held_out)
-        drift_section, drift_numbers = self._drift(training[0])
-        numbers |= drift_numbers
-        sections.append(drift_section)
-        with self._stage("published measurements") as done:
-            sections.append(measured_errors(seed, done))
+        if self._settings.studies:
+            sections += self._studies(training, held_out)
+            drift_section, drift_numbers = self._drift(training[0])
+            numbers |= drift_numbers
+            sections.append(drift_section)
+            with self._stage("published measurements") as done:
+                sections.append(measured_errors(seed, done))
         return Evaluation(
             seed=seed,
             quick=self._settings.quick,
@@ -239,8 +242,8 @@ def reasons(scores: Mapping[str, Score], numbers: Mapping[str, float], models: L
             f"future, the best single answer errs by {joules:.1%}"
         ),
         "coverage_90": (
-            f"quantiles are calibrated on requests of the runs that were trained on, and cover {calibrated:.1%} of others "
-            f"of those runs; the runs here have other loads and other requests"
+            f"quantiles are calibrated on requests of the runs that were trained on, and cover {calibrated:.1%} of "
+            f"others of those runs; the runs here have other loads and other requests"
         ),
         "drift_requests": (
             f"where the error of a settled model is itself above 10 %, none falls below; within {NEAR_STEADY:g} times "
