@@ -200,6 +200,14 @@ def test_an_undecided_comparison_says_how_many_requests_would_decide() -> None:
     assert found.requests_needed == pytest.approx(192 * (half / 0.05) ** 2, rel=0.01)
     assert found.requests_needed is not None
     assert found.requests_needed > found.holdout_requests
+    plenty = of(compared(noisy(1, saving=0.0, held_per_hour=400)))
+    assert (plenty.verdict, plenty.requests_needed) == (Verdict.UNDECIDED, None)
+
+
+def test_a_difference_within_chance_is_no_verdict_on_either_side() -> None:
+    found = [of(compared(noisy(seed, saving=0.0))) for seed in range(1, 7)]
+    assert {c.verdict for c in found} == {Verdict.UNDECIDED}
+    assert min(c.change.estimate for c in found) < 0.0 < max(c.change.estimate for c in found)
 
 
 def test_no_violation_in_either_arm_is_undecided_and_not_a_saving() -> None:
