@@ -105,9 +105,8 @@ class Trainer:
                 tasks.create_task(self._train_for_ever(), name="training")
         finally:
             self._process.stop()
-            if self.loaded.is_set():
-                await self.save_windows()
-                await self._keeper.save()
+            await self.save_windows()
+            await self._keeper.save()
 
     async def save_windows(self) -> None:
         """Write the windows that have changed."""

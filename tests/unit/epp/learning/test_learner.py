@@ -129,6 +129,7 @@ async def test_a_shared_model_answers_survives_the_trainer_and_a_poisoned_one_ch
         await until(lambda: learner.holder.current.targets)
         assert learner.holder.current.current.digest == bundle.digest
         assert value(learner, "trainer_up") == 1
+        await until(lambda: Store(StateFolder(tmp_path / SUBFOLDER)).load().current.digest == bundle.digest)
         await until(lambda: value(learner, "model_polls_total", {"result": "new"}) == 1)
     served[0] = served[0].replace(b"leaf_value=", b"leaf_valve=")
     async with running(state_dir=tmp_path, trainer_url=url) as learner:

@@ -120,18 +120,18 @@ def test_an_index_cannot_name_files_elsewhere(tmp_path: Path, bundles: list[Bund
     assert found.refused == {"models": 1}
 
 
-def test_a_disk_that_fills_up_between_two_writes_leaves_the_old_pair(
-    tmp_path: Path, bundles: list[Bundle], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_write_that_fails_leaves_the_old_pair(
+    tmp_path: Path, bundles: list[Bundle], monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
     kept = store(tmp_path)
     kept.save_models(bundles[1], bundles[0], ())
-    write, left = StateFolder.write, [1]
+    write, number = StateFolder.write, iter(range(10))
 
-    def full(self: StateFolder, name: str, data: bytes) -> bool:
-        left[0] -= 1
-        return write(self, name, data) if left[0] >= 0 else False
+    def one_fails(self: StateFolder, name: str, data: bytes) -> bool:
+        return next(number) != failing and write(self, name, data)
 
-    monkeypatch.setattr(StateFolder, "write", full)
+    monkeypatch.setattr(StateFolder, "write", one_fails)
     assert not kept.save_models(bundles[2], bundles[1], ())
     learned = store(tmp_path).load()
     assert learned.current.digest == bundles[1].digest
