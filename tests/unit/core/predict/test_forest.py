@@ -105,6 +105,19 @@ def test_every_kind_of_split_was_among_them() -> None:
     assert any(kind & 1 for kind in kinds)
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_value_at_a_threshold_goes_left_and_so_does_an_unknown_one_that_is_read_as_zero(missing: bool) -> None:
+    text = trained(0, missing=missing, zero_as_missing=False, categorical=False, leaves=31, trees=1).model_to_string()
+    # Of few digits, because LightGBM reads longer ones from its own text to the last bit but one.
+    thresholds = ["0", "0.5", "-0.25", "1.5"]
+    text = first_numbers(text, "threshold", {i: thresholds[i % 4] for i in range(30)})
+    rows = np.random.default_rng(1).choice([*map(float, thresholds), np.nan], size=(200, 4))
+    text, end, _ = text.partition("\nend of trees\n")
+    text = re.sub("\ntree_sizes=.*", "", text)  # LightGBM then finds the changed trees itself
+    expected = lightgbm.Booster(model_str=text + end).predict(rows, raw_score=True)
+    np.testing.assert_allclose(walked(parse_forest(text + end, NAMES), rows), expected, rtol=1e-12)
+
+
 def test_a_tree_of_one_leaf_is_a_constant() -> None:
     data = lightgbm.Dataset(np.zeros((50, 4)), np.full(50, 3.0), feature_name=list(NAMES), params={"verbosity": -1})
     booster = lightgbm.train({"objective": "regression", "verbosity": -1, "num_threads": 1}, data, num_boost_round=1)
