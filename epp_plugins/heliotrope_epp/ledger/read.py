@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 
 from heliotrope.errors import InvalidInputError
-from heliotrope_epp.ledger import compaction
+from heliotrope_epp.ledger import compaction, journal
 from heliotrope_epp.ledger.columns import KEYS, OLDEST, SLOT_START, SUMS, batches, joined_rows, journal_rows
 from heliotrope_epp.ledger.journal import segments
 
@@ -22,7 +22,7 @@ def opened(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises:
         InvalidInputError: if the folder holds no ledger, or a file of it cannot be read.
     """
-    if not (folder / compaction.FOLDER).is_dir() and not segments(folder):
+    if not (folder / compaction.FOLDER).is_dir() and not (folder / journal.FOLDER).is_dir():
         raise InvalidInputError(
             str(folder), "holds no ledger; give the folder that `heliotrope epp --ledger-dir` wrote"
         )

@@ -9,7 +9,7 @@ import duckdb
 
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.ledger.compaction import compact, retain
-from heliotrope_epp.ledger.journal import Journal
+from heliotrope_epp.ledger.journal import FOLDER, Journal
 from heliotrope_epp.ledger.ledger import Batch, Ledger
 from heliotrope_epp.ledger.rows import row
 from heliotrope_epp.ledger.settings import LedgerSettings
@@ -61,8 +61,10 @@ class LedgerWriter:
         Raises:
             OSError: if the folder cannot be created or written.
         """
-        self._settings.folder.mkdir(parents=True, exist_ok=True)
-        probe = self._settings.folder / f".probe-{uuid.uuid4().hex}"
+        # The folder is a ledger from now on, if an empty one.
+        journal = self._settings.folder / FOLDER
+        journal.mkdir(parents=True, exist_ok=True)
+        probe = journal / f".probe-{uuid.uuid4().hex}"
         probe.touch()
         probe.unlink()
         for thread in self._threads:

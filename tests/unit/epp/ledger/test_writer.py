@@ -47,6 +47,14 @@ def test_what_is_booked_is_soon_on_the_disk_and_all_of_it_after_the_end(tmp_path
     assert writer.health.bytes > 0
 
 
+def test_a_ledger_without_an_entry_is_an_empty_one(tmp_path: Path) -> None:
+    _, writer = parts(settings(tmp_path))
+    writer.start()
+    assert total(tmp_path) == 0
+    writer.stop()
+    assert total(tmp_path) == 0
+
+
 def test_segments_of_writers_that_died_are_compacted_at_start(tmp_path: Path) -> None:
     dead = Journal(tmp_path, "dead", 10**9)
     dead.append([{"slot_unix_s": 0, "slot_seconds": 300, "line": "idle", "millijoules": 3}], 0.0)
