@@ -45,6 +45,10 @@ def listening(found: Object) -> dict[str, int]:
             {"learning": {"trainerUrl": "http://trainer:8000"}},
             {"secure_serving": True, "trainer_url": "http://trainer:8000"},
         ),
+        (
+            {"energy": {"port": 9400}},
+            {"secure_serving": True, "energy_port": 9400, "energy_path": "/metrics"},
+        ),
     ],
 )
 def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, Any], tls: dict[str, Any]) -> None:
@@ -62,6 +66,7 @@ def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, An
         "metrics_port": ports["http-metrics"],
         "learn": True,
         "state_dir": Path(mounts["learned"]),
+        "meter": True,
         "ledger": True,
         "ledger_dir": Path(mounts["ledger"]),
         "ledger_max_bytes": 805_306_368,

@@ -191,6 +191,26 @@ def test_pickers_learn_by_themselves_at_a_trainer_or_not_at_all(chart: Chart) ->
     assert "learned" not in volumes
 
 
+def test_pickers_meter_energy_at_nodes_exporters(chart: Chart) -> None:
+    def words(values: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
+        objects = chart.objects(POOL | values)
+        found = pod(objects, "heliotrope-picker")["containers"][0]["args"]
+        egress = named(objects, "NetworkPolicy", "heliotrope-picker")["spec"]["egress"]
+        return [each for each in found if "energy" in each or "meter" in each], egress
+
+    on = {"networkPolicy": {"enabled": True, "egress": {"enabled": True}}}
+    port = {"ports": [{"port": 9400, "protocol": "TCP"}]}
+    args, egress = words(on)
+    assert args == ["--meter"]
+    assert port not in egress
+    args, egress = words(on | {"picker": {"energy": {"port": 9400}}})
+    assert args == ["--meter", "--energy-port=9400", "--energy-path=/metrics"]
+    assert port in egress
+    args, egress = words(on | {"picker": {"energy": {"enabled": False, "port": 9400}}})
+    assert args == ["--no-meter"]
+    assert port not in egress
+
+
 def test_pickers_keep_a_ledger_or_none(chart: Chart) -> None:
     def spec(values: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
         found = pod(chart.objects(POOL | values), "heliotrope-picker")
@@ -246,6 +266,10 @@ def test_only_pickers_send_samples(chart: Chart) -> None:
     assert by_port == {"http": [{"podSelector": selector}], "http-metrics": None}
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert "egress" not in policy
+    others = [{"namespaceSelector": {"matchLabels": {"team": "b"}}}]
+    more = chart.objects(POOL | TRAINER | {"networkPolicy": {"trainerFrom": others}})
+    ingress = named(more, "NetworkPolicy", "heliotrope-trainer")["spec"]["ingress"]
+    assert ingress[0]["from"] == [{"podSelector": selector}, *others]
 
 
 def test_a_trainer_needs_a_pool(chart: Chart) -> None:
