@@ -312,6 +312,14 @@ def test_the_arm_and_the_promise_are_told_of_each_request() -> None:
     assert [d["carbon_decision"]["arm"] for d in shown if d is not None] == [told.arm for told in bench.finished]
 
 
+def test_requests_beyond_the_largest_number_of_classes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliotrope.decide.holdout.MAX_CLASSES", 1)
+    bench = Bench(policy=POLICY)
+    for model in ("m", "n", "m", "o"):
+        bench.send(Gateway(chat(model=model)))
+    assert bench.count("heliotrope_unclassified_requests_total") == 2
+
+
 def test_without_a_policy_or_an_answer_nothing_is_invented() -> None:
     bench = Bench()
     gateway = bench.send(Gateway(chat(stream=True)))
