@@ -14,6 +14,7 @@ import httpx
 from heliotrope.carbon.series import Series
 from heliotrope.engine import profiles
 from heliotrope_sim.demo.client import LoadGenerator, PlannedRequest, RequestResult
+from heliotrope_sim.demo.conservation import Conservation, conservation, counters, picker_state
 from heliotrope_sim.demo.fleet import (
     RunningEngine,
     start_engines,
@@ -59,6 +60,8 @@ class ArmState:
     """What the picker explains, in Heliotrope's arm."""
     joules: list[RequestJoules] = field(default_factory=list)
     """Of each answered request, in Heliotrope's arm."""
+    conservation: Conservation | None = None
+    """The picker's books, in Heliotrope's arm; None: it has none."""
     unfinished: int = 0
     """Requests that had not ended at the horizon."""
 
@@ -100,6 +103,7 @@ async def run_arm(
         write_resources(scenario, engines, resources, wall_start)
         admin_url = ""
         picker_address = NO_PICKER
+        before = await counters(engines)
         if name is ArmName.HELIOTROPE:
             picker, ports = await start_picker(folder, resources)
             stack.push_async_callback(picker.stop)
@@ -126,6 +130,8 @@ async def run_arm(
         await _play(state, scenario, planned, gateway, on_progress)
         if name is ArmName.HELIOTROPE:
             state.decisions = await _settled_decisions(admin_url, len(planned))
+            books = await picker_state(admin_url)
+            state.conservation = conservation(books, before, await counters(engines))
             regions = {engine.name: engine.region for engine in engines}
             state.joules = request_joules(state.results, regions, state.decisions, await true_joules(engines))
         return state

@@ -16,6 +16,8 @@ from heliotrope_sim.demo.scenario import Scenario
 READY_SECONDS = 30.0
 NAMESPACE = "demo"
 POOL = "demo"
+LEDGER = "ledger"
+"""The picker's ledger within an arm's folder; its slots are short, because hours of grid pass in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ async def start_picker(folder: Path, resources: Path, *flags: str) -> tuple[Chil
             "--metrics-port=0",
             "--host=127.0.0.1",
             "--no-secure-serving",
+            f"--ledger-dir={folder / LEDGER}",
+            "--ledger-slot-seconds=1",
             "--announce",
             *flags,
         ],

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from heliotrope.units import joules_from_millijoules
 from heliotrope_sim.demo import plots
 from heliotrope_sim.demo.arm import ArmState
+from heliotrope_sim.demo.conservation import Conservation
 from heliotrope_sim.demo.scenario import Scenario
 from heliotrope_sim.demo.table import TITLES
 
@@ -124,11 +126,24 @@ def _joules(state: ArmState, scenario: Scenario, result: Mapping[str, Any]) -> s
             ("measured by the picker, against true", errors["attributed_against_true"]),
         )
     ]
+    books = state.conservation
+    kept = "" if books is None else _books(books)
     return (
         "<h2>Joules of each request</h2><p>The accelerators' energy, split over the requests by their work; idle and "
         "host energy are accounted beside it.</p>"
         + plots.joules_per_request(state.joules, scenario)
         + _table(("", "requests", "median error", "mean error", "error of the sum"), rows)
+        + kept
+    )
+
+
+def _books(books: Conservation) -> str:
+    cells = [f"{joules_from_millijoules(float(value)):,.3f}" for value in (books.counted, *books.lines.values())]
+    return (
+        "<p>The picker's books over the whole run, in joules: between its first and last reading of each engine the "
+        "counters rose by the first number, and the others are what became of it. They differ by "
+        f"<b>{books.difference} mJ</b>.</p>"
+        + _table(("counters rose by", "its requests", "others' requests", "idle", "nobody's"), [cells])
     )
 
 

@@ -86,6 +86,17 @@ def summary(states: Sequence[ArmState], scenario: Scenario, capacity_requests_pe
     }
     result["scenario"] = _scenario(scenario, capacity_requests_per_second)
     result["reasons"] = {s.name.value: reasons(s) for s in states if s.decisions}
+    result["conservation"] = {
+        state.name.value: {
+            "counted_millijoules": books.counted,
+            **{f"{line}_millijoules": value for line, value in books.lines.items()},
+            "difference_millijoules": books.difference,
+            "outside_millijoules": books.outside,
+            "readings_hold": books.readings_hold,
+        }
+        for state in states
+        if (books := state.conservation) is not None
+    }
     result["joules_per_request"] = {
         state.name.value: {
             "estimated_against_attributed": relative_errors([(r.estimated, r.attributed) for r in state.joules]),
