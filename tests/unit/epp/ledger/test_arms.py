@@ -93,6 +93,13 @@ def test_requests_without_a_counter_count_for_latency_alone(tmp_path: Path) -> N
     assert read.coverage[Arm.HOLDOUT] == pytest.approx(10 / 15)
 
 
+def test_energy_without_a_fresh_signal_has_no_grams(tmp_path: Path) -> None:
+    write(tmp_path, arms(1), of=store(fresh=False))
+    read = read_arms(tmp_path)
+    assert total(read, Arm.HOLDOUT, Metric.GRAMS) == (0.0, 0)
+    assert total(read, Arm.HOLDOUT, Metric.JOULES)[1] == 10
+
+
 def test_several_policies_must_be_told_apart(tmp_path: Path) -> None:
     write(tmp_path, [*arms(1), in_slot(0, STEERED, 1, policy="llm/other")])
     with pytest.raises(InvalidInputError, match="llm/green, llm/other"):
