@@ -60,12 +60,10 @@ class Promotion:
     """The models that answer from now on, target by target."""
 
     bundle: Bundle
+    """The incumbent itself if nothing changed."""
     verdicts: Mapping[Target, Verdict]
-
-    @property
-    def promoted(self) -> bool:
-        """Whether anything changed: the bundle is another than the incumbent."""
-        return any(verdict.promoted or verdict.answers == "analytic" for verdict in self.verdicts.values())
+    changed: bool
+    """Some target has another model than before, or none any more."""
 
 
 def promote(incumbent: Bundle, candidate: Bundle, sets: Sequence[TrainingSet]) -> Promotion:
@@ -87,7 +85,7 @@ def promote(incumbent: Bundle, candidate: Bundle, sets: Sequence[TrainingSet]) -
             models[target] = source.models[target]
     changed = any(models.get(t) is not incumbent.models.get(t) for t in Target)
     created = candidate.created_unix_s if changed else incumbent.created_unix_s
-    return Promotion(Bundle(created, models) if changed else incumbent, verdicts)
+    return Promotion(Bundle(created, models) if changed else incumbent, verdicts, changed)
 
 
 def _judge(incumbent: Bundle, candidate: Bundle, target: Target, samples: TrainingSet) -> Verdict:

@@ -176,7 +176,7 @@ class Picker:
         self.trainings += 1
         samples = self.window.training_set().without_before(plan.cuts)
         promotion = promote(self.models.current, train([samples], 1, sample.at_unix_s), [samples])
-        if promotion.promoted:
+        if promotion.changed:
             self.models = self.models.promoted(promotion.bundle)
         self.monitor.judged()
         self.models = self.models.with_levels({})
