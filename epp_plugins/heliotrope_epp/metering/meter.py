@@ -1,6 +1,7 @@
 """Follows requests and counters, and tells the sinks what each request drew."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -25,6 +26,8 @@ from heliotrope_epp.outcomes.finished import FinishedRequest
 from heliotrope_epp.outcomes.meter import Routed
 from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.transport.interface import Progress
+
+_log = logging.getLogger(__name__)
 
 _SLOWEST_TICK_S = 1.0
 _LARGEST_DUTY = 0.02
@@ -130,10 +133,15 @@ class EnergyMeter:
         clock = self._clock.monotonic
         while True:
             since_s, worked_s = clock(), 0.0
-            for _ in self._steps(since_s):
-                worked_s += clock() - since_s
-                await asyncio.sleep(0)
-                since_s = clock()
+            try:
+                for _ in self._steps(since_s):
+                    worked_s += clock() - since_s
+                    await asyncio.sleep(0)
+                    since_s = clock()
+            except Exception:  # noqa: BLE001 - whatever it is, requests go on
+                # One defect must not leave every later request waiting for its energy.
+                self.totals.failures += 1
+                _log.exception("a look at requests and counters failed; the next one is due")
             worked_s += clock() - since_s
             await asyncio.sleep(min(max(self._settings.tick_s, worked_s / _LARGEST_DUTY), _SLOWEST_TICK_S))
 

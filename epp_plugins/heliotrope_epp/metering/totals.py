@@ -37,6 +37,8 @@ class Totals:
     refused: dict[Refusal, int] = field(default_factory=dict)
     without: dict[WithoutEnergy, int] = field(default_factory=dict)
     with_energy: int = 0
+    failures: int = 0
+    """Looks that ended in a defect."""
 
     def add(self, interval: MeteredInterval) -> None:
         """Count an interval."""
@@ -94,6 +96,9 @@ class MeteringCollector(Collector):
         )
         yield GaugeMetricFamily(
             "heliotrope_requests_awaiting_energy", "Requests that ended and are not settled.", value=self._waiting()
+        )
+        yield CounterMetricFamily(
+            "heliotrope_metering_failures", "Looks at requests and counters that failed.", value=totals.failures
         )
         failures = CounterMetricFamily(
             "heliotrope_node_energy_failures", "Pages of nodes' exporters that could not be read.", labels=["reason"]

@@ -1,5 +1,7 @@
 """Who gets which joules."""
 
+import asyncio
+
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.unit.epp.metering.played import Played, Sent, raised
@@ -503,6 +505,29 @@ def test_a_person_sees_what_was_learned() -> None:
     assert row["source"] == "engine"
     assert row["weights_joules"]["prompt_token"] == ENGINE.energy.prefill_joules_per_token
     assert played.meter.row("ns/none") is None
+
+
+async def test_it_looks_by_itself_and_a_defect_does_not_end_that(caplog: pytest.LogCaptureFixture) -> None:
+    played = world()
+    played.flying.append(None)  # type: ignore[arg-type]
+    async with played.meter:
+        async with asyncio.timeout(5.0):
+            while played.meter.totals.failures < 2:
+                await asyncio.sleep(0.01)
+        played.flying.clear()
+        sent = played.send("r", A)
+        played.chunks(sent, 2)
+        for key, counted in played.counted.items():
+            counted.accelerators = raised(counted.accelerators, 200_000)
+            played.now_s += 1.0
+            played.page(key)
+        played.end(sent, tokens=2)
+        async with asyncio.timeout(5.0):
+            while "r" not in played.energies:
+                await asyncio.sleep(0.01)
+
+    assert energy(played, "r").millijoules > 0
+    assert "the next one is due" in caplog.text
 
 
 def test_metrics() -> None:
