@@ -51,8 +51,19 @@ async def test_both_arms_leave_a_summary_a_report_and_every_request(tmp_path: Pa
     assert summary["ratio"]["grams_co2e"] < 0.85
     cleanest = max(summary["arms"]["heliotrope"]["regions"].items(), key=lambda item: item[1]["requests"])[0]
     assert cleanest == "norway"
+    books = summary["conservation"]["heliotrope"]
+    assert books["difference_millijoules"] == 0
+    assert books["readings_hold"]
+    assert books["requests_millijoules"] > books["others_millijoules"] * 5
+    joules = summary["joules_per_request"]["heliotrope"]
+    measured = joules["attributed_against_true"]
+    assert measured["requests"] == summary["arms"]["heliotrope"]["requests"]
+    assert measured["median"] < 0.15
+    assert abs(measured["total"]) < 0.15
+    assert joules["estimated_against_attributed"]["requests"] == measured["requests"]
     report = result.report_path.read_text()
     for needle in (
+        "Joules of each request",
         "Where requests went, and why",
         "<svg",
         "Open Database License",
