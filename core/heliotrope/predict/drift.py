@@ -117,7 +117,7 @@ class DriftMonitor:
         for level, error in errors.items():
             before = watch.errors.get(level, error)
             watch.errors[level] = RECENT * before + (1.0 - RECENT) * error
-        if watch.level is Level.ANALYTIC:
+        if watch.level is Level.ANALYTIC or watch.level not in errors:  # models were exchanged meanwhile
             return None
         spread = max(spreads[watch.level], MIN_SPREAD)
         surplus = min(errors[watch.level] / spread, LARGEST) - ALLOWED

@@ -133,6 +133,15 @@ def test_targets_without_a_model_or_a_label_are_passed_over(make_pool: Make, bun
     assert DriftMonitor().observe(LearnedModels(bundle), []) == []
 
 
+def test_models_may_be_exchanged_without_a_judgement(bundle: Bundle, make_pool: Make) -> None:
+    newer = train([make_pool(1_500, seed=36, bias=1.8)], 1, 1.0)
+    monitor = DriftMonitor()
+    samples = samples_of(make_pool(100, seed=37))
+    observe_all(monitor, LearnedModels(bundle).promoted(newer), samples, 10)
+    assert set(monitor.levels.values()) == {Level.PREVIOUS}
+    assert observe_all(monitor, LearnedModels(bundle), samples, 10) == []  # there is no previous one any more
+
+
 def test_memory_is_bounded(bundle: Bundle, make_pool: Make) -> None:
     monitor = DriftMonitor(max_keys=5)
     pool = make_pool(40, seed=43, bias=9.0)
