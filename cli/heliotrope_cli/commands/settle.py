@@ -91,6 +91,8 @@ def settle(
     found = _of_profiles(profiles, alpha)
     names = Names(time_column, value_column, estimated_column)
     found |= _of_files(signals, signal_type, emission_factor, Unit(unit), names, alpha)
+    if alpha is not None and any(signal.kind.signal_type is SignalType.AVERAGE for signal in found.values()):
+        raise InvalidInputError("--alpha", "is for marginal intensity; a zero of average intensity is meant")
     if not found:
         raise InvalidInputError("--signal", "give the regions' series as REGION=FILE, or --profiles FOLDER")
     with opened(ledger) as connection:
@@ -131,8 +133,6 @@ def _of_files(
     if signal_type is None:
         raise InvalidInputError("--signal-type", "say what the files hold: average or marginal")
     kind = SignalType(signal_type)
-    if alpha is not None and kind is SignalType.AVERAGE:
-        raise InvalidInputError("--alpha", "is for marginal intensity; a zero of average intensity is meant")
     usual = EmissionFactor.LIFECYCLE if kind is SignalType.AVERAGE else EmissionFactor.DIRECT
     factor = usual if emission_factor is None else EmissionFactor(emission_factor)
     found: dict[str, RegionSignal] = {}
@@ -144,7 +144,7 @@ def _of_files(
             raise InvalidInputError("--signal", f"region {region} is given twice")
         name, _, column = file.partition("#")
         series = read_history(Path(name), replace(names, value=column or names.value), unit)
-        if alpha is not None:
+        if alpha is not None and kind is SignalType.MARGINAL:
             try:
                 series = with_curtailment_credit(series, alpha)
             except InvalidInputError as error:

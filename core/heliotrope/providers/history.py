@@ -108,7 +108,8 @@ def settlement_signal(profile: RegionProfile, folder: Path, curtailment_credit: 
         recorded = Recorded.of(series, spec, source.replay, started_unix_s=0.0)
     except InvalidInputError as error:
         raise InvalidInputError(name, str(error)) from error
-    return RegionSignal(recorded.series, kind, f"{recorded.source} {path.name}")
+    credit = f" (α = {spec.curtailment_credit:g})" if kind.signal_type is SignalType.MARGINAL else ""
+    return RegionSignal(recorded.series, kind, f"{recorded.source} {path.name}{credit}")
 
 
 def _content(path: Path) -> bytes:

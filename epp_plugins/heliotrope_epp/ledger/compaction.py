@@ -93,8 +93,8 @@ def _compact(folder: Path, segment: Path) -> int:
             torn = lines - (0 if counted is None else int(counted[0]))
         _sync(partial)
         partial.rename(target)
-        sync_folder(target.parent)
-        sync_folder(target.parent.parent)
+        for parent in (target.parent, target.parent.parent, folder):
+            sync_folder(parent)
     segment.unlink()
     sync_folder(segment.parent)
     return torn

@@ -9,7 +9,7 @@ import duckdb
 
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.ledger.compaction import compact, retain
-from heliotrope_epp.ledger.journal import FOLDER, Journal
+from heliotrope_epp.ledger.journal import FOLDER, Journal, sync_folder
 from heliotrope_epp.ledger.ledger import Batch, Ledger
 from heliotrope_epp.ledger.rows import row
 from heliotrope_epp.ledger.settings import LedgerSettings
@@ -67,6 +67,7 @@ class LedgerWriter:
         probe = journal / f".probe-{uuid.uuid4().hex}"
         probe.touch()
         probe.unlink()
+        sync_folder(self._settings.folder)
         for thread in self._threads:
             thread.start()
 

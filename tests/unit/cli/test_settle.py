@@ -169,6 +169,9 @@ def test_the_files_of_profiles(ledger: Path, tmp_path: Path, capsys: pytest.Capt
     found = settled(capsys, ledger, "--profiles", tmp_path)
     assert set(found["sources"]) == {"es", "no"}
     assert found["regions"]["es"]["change"] == pytest.approx(-0.5)
+    assert "a zero of average intensity is meant" in refused(
+        capsys, "settle", ledger, "--profiles", tmp_path, "--alpha", "0.5"
+    )
 
 
 def test_profiles_of_two_kinds_are_refused(ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

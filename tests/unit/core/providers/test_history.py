@@ -124,6 +124,7 @@ def test_a_marginal_profiles_zeros_are_credited(tmp_path: Path) -> None:
     source = {"file": {"path": "es.csv", "timeColumn": "time", "valueColumn": "moer"}}
     marginal = profile(source, signal=MARGINAL, curtailmentCredit="0.1")
     assert settlement_signal(marginal, tmp_path).series.values_g_per_kwh == (50.0, 400.0, 600.0)
+    assert settlement_signal(marginal, tmp_path).source == "file es.csv (α = 0.1)"
     assert settlement_signal(marginal, tmp_path, 1.0).series.values_g_per_kwh == (500.0, 400.0, 600.0)
 
 
