@@ -221,7 +221,7 @@ def test_unknown_is_written_out_and_never_zero() -> None:
 
 
 def test_a_huge_pool_is_bounded_and_keeps_who_won_and_who_came_close() -> None:
-    names = ["c"] * 400 + ["a"] + [None] * 400
+    names = [None] * 400 + ["a"] + ["c"] * 400
     policy = replace(POLICY, allowed_regions=frozenset({"a", "c"}))
     document = decide(REQUEST, pool(names, THREE), policy, NOW).explanation()
     assert len(document["candidates"]) == MAX_CANDIDATES
