@@ -61,9 +61,8 @@ async def ask(client: httpx.AsyncClient, stack: Stack, number: int) -> str:
 
 
 async def test_arms_are_explained_and_compared(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger"
-    flags = (f"--ledger-dir={ledger}", "--ledger-slot-seconds=1")
-    async with running_stack(tmp_path, {"clean": 20.0, "dirty": 400.0}, flags) as stack:
+    ledger = tmp_path / "ledger"  # where `start_picker` has it written
+    async with running_stack(tmp_path, {"clean": 20.0, "dirty": 400.0}) as stack:
         await hold_out(stack, 25)
         async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             served = [await ask(client, stack, number) for number in range(REQUESTS)]

@@ -1,7 +1,7 @@
 """A process that books one millijoule after another and says after each what it has booked, until it is killed.
 
-Its arguments are the folder and the size of a segment. Each line of its output: how many millijoules are booked, how many
-of them were booked before the oldest entry that is still in memory alone, and how many seconds ago that was.
+Its arguments are the folder and the size of a segment. Each line of its output: how many millijoules are booked, how
+many of them were booked before the oldest entry that is still in memory alone, and how many seconds ago that was.
 """
 
 import os
