@@ -163,6 +163,6 @@ def _instead(watch: _Watch) -> Level:
     error = watch.errors[watch.level]
     for level in (Level.PREVIOUS, Level.ANALYTIC):
         unknown = np.inf if level is Level.PREVIOUS else UNKNOWN_ERROR
-        if level > watch.level and watch.errors.get(level, unknown) < error:
+        if watch.errors.get(level, unknown) < error:
             return level
     return watch.level

@@ -95,8 +95,10 @@ def test_the_previous_model_answers_if_it_errs_less(bundle: Bundle, make_pool: M
     assert {(drift.before, drift.after) for drift in drifts} == {(Level.CURRENT, Level.PREVIOUS)}
     assert set(monitor.levels.values()) == {Level.PREVIOUS}
     # Then that one fails as well, and the analytic model is the nearest.
+    began = {(drift.target, drift.hardware): drift.since_unix_s for drift in drifts}
     odd = samples_of(make_pool(200, seed=38, kinds=(0,), bias=1.25), 300.0)
     drifts = observe_all(monitor, models, odd, 10)
+    assert all(drift.since_unix_s == began[drift.target, drift.hardware] for drift in drifts)  # the first change
     assert {(drift.before, drift.after) for drift in drifts} >= {(Level.PREVIOUS, Level.ANALYTIC)}
 
 
