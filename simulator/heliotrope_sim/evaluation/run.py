@@ -51,6 +51,8 @@ class Settings:
     held_out_requests: int = 150
     profiles: tuple[str, ...] | None = None
     """None: all that ship."""
+    bucket_requests: int | None = None
+    """Recorded requests whose answers' lengths are predicted; None: all."""
     plots: bool = False
     studies: bool = True
     """Ablations, unseen hardware, drift and published measurements as well."""
@@ -197,7 +199,7 @@ class _Evaluator:
 
     def _buckets(self) -> tuple[dict[str, Score], dict[str, float], Section]:
         seed = self._settings.seed
-        stream = shuffled(load_lengths(), np.random.default_rng([seed, 4]))
+        stream = shuffled(load_lengths(), np.random.default_rng([seed, 4]))[: self._settings.bucket_requests]
         warm_up = len(stream) // 2
         rows = []
         streams = {"all": stream} | {
