@@ -163,3 +163,47 @@ def test_the_record_is_passed_on_unchanged() -> None:
     world.meter.flush()
 
     assert [request.request_id for request in told] == ["a"]
+
+
+SHARED = st.lists(
+    st.one_of(
+        st.tuples(st.just("tick"), st.floats(0.1, 2.0), DRAWN),
+        st.tuples(st.just("send"), st.integers(0, 1), st.booleans()),
+        st.tuples(st.just("chunks"), st.integers(0, 1), st.integers(1, 60)),
+        st.tuples(st.just("end"), st.integers(0, 1), st.integers(1, 60)),
+    ),
+    max_size=60,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(events=SHARED)
+def test_two_pickers_on_the_same_engines_each_add_up(events: list[tuple[str, object, object]]) -> None:
+    worlds = [World(known=True, hold_s=1.0, shared=False) for _ in range(2)]
+    worlds[1].counted = worlds[0].counted
+
+    def tick(seconds: float, drawn: list[int]) -> None:
+        worlds[0].draw(drawn)
+        for world in worlds:
+            world.tick(seconds)
+
+    tick(0.5, [1_000] * 3)
+    tick(0.5, [1_000] * 3)
+    for kind, one, two in events:
+        if kind == "tick":
+            tick(one, two)  # type: ignore[arg-type]
+        else:
+            worlds[one].play((kind, (D, None), True) if kind == "send" else (kind, 0, two))  # type: ignore[index]
+    for world in worlds:
+        for sent in list(world.open):
+            world.end(sent, tokens=sent.chunks, prompt_tokens=sent.prompt_tokens)
+    for _ in range(10):
+        tick(0.5, [1_000] * 3)
+
+    totals = []
+    for world in worlds:
+        claimed = sum(energy.millijoules for energy in world.energies.values() if energy is not None)
+        assert claimed == sum(interval.requests_millijoules for interval in world.intervals)
+        totals.append(sum(interval.total_millijoules for interval in world.intervals))
+    assert totals[0] == totals[1] <= worlds[0].drawn

@@ -455,6 +455,7 @@ def test_pods_on_one_accelerator_share_it_by_work_and_it_counts_once() -> None:
     assert energy(played, "one").millijoules == energy(played, "two").millijoules
     busy = [interval for interval in played.intervals if interval.requests_millijoules]
     assert sum(interval.total_millijoules for interval in busy) == 500_000
+    assert energy(played, "one").accelerator_seconds == pytest.approx(0.5)  # half of the one second
 
 
 def test_an_accelerator_that_a_stranger_shares_is_a_line_of_its_own() -> None:
