@@ -111,6 +111,8 @@ class Trainer:
     async def save_windows(self) -> None:
         """Write the windows that have changed."""
         self._settle()
+        if self._keeper.store.folder.path is None:
+            return
         for name, window in self._windows.items():
             added = window.added
             if added != self._saved[name]:
