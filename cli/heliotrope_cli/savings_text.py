@@ -118,11 +118,13 @@ def _sentence(c: Comparison, savings: Savings) -> str:
     what = _TITLES[c.metric][0].capitalize()
     if c.verdict is Verdict.NOT_ENOUGH:
         return f"{what}: not enough to compare. {_needs(c, savings)}"
-    low, high = sorted((-c.change.low, -c.change.high))
+    change = c.change
     if c.verdict is Verdict.SAVING:
-        return f"{what}: {-c.change.estimate:.1%} saved ({low:.1%} to {high:.1%}), {wording(holdout=True)}."
+        interval = f"{-change.high:.1%} to {-change.low:.1%}"
+        return f"{what}: {-change.estimate:.1%} saved ({interval}), {wording(holdout=True)}."
     if c.verdict is Verdict.INCREASE:
-        return f"{what}: {c.change.estimate:.1%} more ({-high:.1%} to {-low:.1%}), {wording(holdout=True)}."
+        interval = f"{change.low:.1%} to {change.high:.1%}"
+        return f"{what}: {change.estimate:.1%} more ({interval}), {wording(holdout=True)}."
     needed = ""
     if c.requests_needed is not None:
         needed = (

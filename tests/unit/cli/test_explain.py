@@ -203,6 +203,12 @@ def test_the_winner_comes_first_then_what_kept_the_constraints() -> None:
     found = record_of(decide(REQUEST, pool([None, "c", "a", "b"], THREE), policy, NOW)).carbon_decision
     assert found is not None
     assert [c.endpoint for c in ranked(found)] == ["e2", "e3", "e1", "e0"]
+    tight = replace(POLICY, ttft_slo_seconds=0.15)
+    found = record_of(
+        decide(REQUEST, pool(["a", "b", "c"], THREE, running=[64.0, 2.0, 2.0]), tight, NOW)
+    ).carbon_decision
+    assert found is not None
+    assert [c.endpoint for c in ranked(found)] == ["e1", "e2", "e0"]
 
 
 def test_unknown_is_written_out_and_never_zero() -> None:
@@ -375,7 +381,10 @@ async def picker() -> AsyncIterator[str]:
     await server.stop()
 
 
-async def test_a_running_picker_is_asked(picker: str) -> None:
+async def test_a_running_picker_is_asked_and_no_proxy(picker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
     record, _ = recorded.read(await asyncio.to_thread(asked, picker, "r/1?"))
     assert (record.request_id, record.endpoint) == ("r/1?", "e1")
     with pytest.raises(DecisionNotKeptError, match=r"gone: no such decision.*only the newest 1000 are"):

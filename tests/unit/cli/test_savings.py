@@ -1,6 +1,7 @@
 """`heliotrope savings` over ledgers as a picker leaves them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,23 @@ def test_a_measured_saving_is_one_sentence(tmp_path: Path, capsys: pytest.Captur
     assert "share engines" in text
     assert "100% of the held-out requests" in text
     assert "By class" in text
+
+
+@pytest.mark.parametrize(("dearer", "word"), [(HOLDOUT, "saved"), (STEERED, "more")])
+def test_intervals_are_told_from_low_to_high(
+    dearer: str, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        in_slot(slot, arm, (2_000_000 + 40_000 * slot) if arm == dearer else 1_000_000)
+        for slot in range(12)
+        for arm, count in ((HOLDOUT, 10), (STEERED, 90))
+        for _ in range(count)
+    ]
+    write(tmp_path, rows)
+    found = re.search(rf"Energy per request: ([\d.]+)% {word} \(([\d.]+)% to ([\d.]+)%\)", ran(capsys, str(tmp_path)))
+    assert found is not None
+    estimate, low, high = map(float, found.groups())
+    assert low < estimate < high
 
 
 def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
