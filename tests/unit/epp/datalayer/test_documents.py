@@ -121,3 +121,11 @@ def test_resources_among_other_documents() -> None:
 def test_a_bad_resource_is_named(text: str, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         read_resources(text.encode())
+
+
+def test_the_node_of_an_endpoint_may_be_named() -> None:
+    (endpoint,) = read_endpoints(b'endpoints: [{name: a, address: "10.0.0.1", port: "1", nodeAddress: "10.0.0.7"}]')
+
+    assert (endpoint.node_address, endpoint.pod) == ("10.0.0.7", "a")
+    with pytest.raises(InvalidInputError, match=r"endpoints\[0\].nodeAddress: 'node-7' is not an IP address"):
+        read_endpoints(b'endpoints: [{name: a, address: "10.0.0.1", port: "1", nodeAddress: node-7}]')

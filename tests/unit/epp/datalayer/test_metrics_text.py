@@ -148,3 +148,26 @@ def test_a_cache_that_does_not_say_its_size(blocks: bytes) -> None:
 def test_garbage_never_raises(before: bytes, after: bytes) -> None:
     engine_metrics(before + b"\n" + RUNNING + after, VLLM, 0.0)
     engine_metrics(before + b'\nvllm:cache_config_info{block_size="' + after, VLLM, 0.0)
+
+
+def test_each_accelerators_counter_is_told_exactly() -> None:
+    page = (
+        b'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0"} 18446744073709551557\n'
+        b'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="1"} NaN\n'
+        b'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="2"} -5\n'
+        b'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="3"} 2.5e+06 1700000000000\n'
+    )
+
+    assert engine_metrics(page, VLLM, 0.0).accelerators == (
+        ('gpu="0"', (1 << 64) - 59),
+        ('gpu="1"', None),
+        ('gpu="2"', None),
+        ('gpu="3"', 2_500_000),
+    )
+
+
+def test_prompt_tokens_that_the_engine_computed_itself() -> None:
+    metrics = engine_metrics(PAGE, VLLM, 0.0)
+
+    assert metrics.computed_prompt_tokens_total == 4945.0
+    assert metrics.first_tokens_total == 7.0

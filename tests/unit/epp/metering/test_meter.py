@@ -589,3 +589,23 @@ def test_work_that_becomes_known_too_late_is_not_laid_over_what_came_after_the_r
 
     assert energy(played, "r").millijoules == 0
     assert played.intervals[-1].idle_millijoules == 80_000
+
+
+def test_nothing_is_kept_of_requests_that_are_settled() -> None:
+    played = world()
+    for number in range(20):
+        sent = played.send(str(number), A, streaming=number % 2 == 0)
+        if sent.streaming:
+            played.chunks(sent, 3)
+        go(played, 0.5, 60_000)
+        played.end(sent, tokens=3, prompt_tokens=100)
+    for _ in range(3):
+        go(played, 0.5, 40_000)
+
+    meter = played.meter
+    (timeline,) = meter._timelines.values()
+    (domain,) = meter._domains.values()
+    assert len(played.energies) == 20
+    assert (meter._followed, meter.waiting, timeline._unwatched) == ({}, 0, {})
+    assert len(timeline._busy) + sum(len(each.works) for each in timeline.slices) == 0
+    assert not any(account.lines for account in domain._accounts())
