@@ -31,7 +31,7 @@ class SpanQueue:
     """`put` is called on the loop's thread and never blocks; everything else happens in the queue's own thread.
 
     Whatever the exporter does, slow, failing or hanging, the only effect on the picker is that spans are dropped and
-    counted. Each counter is written by one thread.
+    counted.
     """
 
     def __init__(self, exporter: SpanExporter, maker: SpanMaker, settings: TracingSettings) -> None:
@@ -46,6 +46,9 @@ class SpanQueue:
         self._failed = 0
         self._abandoned = 0
         self._wake = threading.Event()
+        self._books = threading.Lock()
+        """Of the exporting thread and `close`; the loop never takes it."""
+        self._closed = False
         self._closing = threading.Event()
         self._deadline_s = float("inf")
         self._thread = threading.Thread(target=self._run, name="trace export", daemon=True)
@@ -83,7 +86,9 @@ class SpanQueue:
         if self._thread.is_alive():
             self._thread.join(self._settings.flush_s)
         self._exporter.shutdown()
-        self._abandoned = self._put - self._taken
+        with self._books:
+            self._closed = True
+            self._abandoned = self._put - self._taken
         counts = self.counts()
         if counts.dropped or counts.failed:
             fields = {"exported": counts.exported, "dropped": counts.dropped, "failed": counts.failed}
@@ -109,12 +114,12 @@ class SpanQueue:
         if not count:
             return
         exported = self._sent(spans) if spans else False
-        self._taken += count
-        if exported:
-            self._exported += len(spans)
-            self._failed += count - len(spans)
-        else:
-            self._failed += count
+        with self._books:
+            if self._closed:  # an export that outlasted the end has been counted as dropped
+                return
+            self._taken += count
+            self._exported += len(spans) if exported else 0
+            self._failed += count - len(spans) if exported else count
 
     def _made(self, number: int, pending: Pending) -> list[ReadableSpan]:
         try:
