@@ -66,8 +66,9 @@ drift: $(STAMP) ## Fail if a generated file is not what `make generate` writes
 	@$(RUN) heliotrope crds --check
 
 .PHONY: bench
-bench: $(STAMP) ## Measure the picker; results in build/bench/
+bench: $(STAMP) ## Measure the picker and its models; results in build/bench/
 	@$(RUN) python bench/picker.py
+	@$(RUN) python bench/predict.py
 
 .PHONY: clean
 clean: ## Remove build/ and .venv (the cache of built programs stays)
