@@ -110,7 +110,8 @@ class Followed:
             engine.withdraw(self)
         if self.prefill is not self.decode and not watched:
             self.prefill.stopped(self, finished.first_s if finished.first_s is not None else finished.ended_s)
-        self.decode.stopped(self, finished.ended_s)
+        # Between the last piece and the end of the exchange the engine has nothing to do with it.
+        self.decode.stopped(self, finished.ended_s if finished.last_s is None else finished.last_s)
         if finished.status is not None and finished.status != 200:
             return  # refused before it was computed
         tokens = self._tokens(finished, ratios)

@@ -127,7 +127,7 @@ class Timeline:
         self._unwatched.pop(followed, None)
         self._in_flight -= 1
         if self._in_flight == 0:
-            self._busy.append((self._busy_since_s, now_s))
+            self._busy.append((self._busy_since_s, max(now_s, self._busy_since_s)))
 
     def page(self) -> bool:
         """Look at the engine's page; True if it is a new one, which ends a slice."""

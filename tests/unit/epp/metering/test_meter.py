@@ -175,7 +175,7 @@ def test_a_pair_of_engines_both_charge_the_request() -> None:
 
     drawn = {key: sum(each.requests_millijoules for each in played.intervals if each.endpoint == key) for key in (A, B)}
     assert drawn[A] >= 50_000
-    assert drawn[B] >= 200_000
+    assert drawn[B] >= 190_000
     assert energy(played, "r").millijoules == drawn[A] + drawn[B]
     assert energy(played, "r").coverage == pytest.approx(1.0, abs=0.2)
 
@@ -394,7 +394,9 @@ def test_what_is_in_flight_when_the_meter_ends_is_told() -> None:
 
     played.meter.flush()
 
-    assert energy(played, "r").millijoules == 200_000
+    r = energy(played, "r")
+    assert r.millijoules > 0
+    assert r.millijoules + round(1_000 * r.idle_joules) == 200_000
 
 
 def node(read_s: float, millijoules: dict[str, int], pods: dict[str, set[str]]) -> dict[str, NodeReading]:
