@@ -240,8 +240,8 @@ def reasons(scores: Mapping[str, Score], numbers: Mapping[str, float], models: L
             f"future, its TPOT spreads so that the best single answer errs by {tpot:.1%}"
         ),
         "request_energy_mape": (
-            f"who joins and leaves the batch later decides how many share its steps: run again from the same state with "
-            f"another future, the best single answer errs by {joules:.1%}"
+            f"who joins and leaves the batch later decides how many share its steps: run again from the same state "
+            f"with another future, the best single answer errs by {joules:.1%}"
         ),
         "coverage_90": (
             f"quantiles are calibrated on requests of the runs that were trained on, and cover {calibrated:.1%} of "
