@@ -145,7 +145,7 @@ async def whole_path(folder: Path, url: str, *, quick: bool) -> dict[str, Any]:
             own = folder / str(number)
             own.mkdir()
             flags = ["--no-tracing"] if ratio is None else [f"--otlp-endpoint={url}", f"--trace-ratio={ratio}"]
-            picker, ports = await start_picker(own, folder / "resources", *flags)
+            picker, ports = await start_picker(own, folder / "resources", "--no-learn", "--no-ledger", *flags)
             stack.push_async_callback(picker.stop)
             config = GatewayConfig(pickers=(f"127.0.0.1:{ports.grpc}",))
             gateway = await stack.enter_async_context(running_gateway(config, directory=own / "envoy"))

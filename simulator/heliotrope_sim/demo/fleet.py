@@ -13,7 +13,7 @@ from heliotrope_sim.children import Child
 from heliotrope_sim.demo.grids import region_documents
 from heliotrope_sim.demo.scenario import Scenario
 
-READY_SECONDS = 30.0
+READY_SECONDS = 60.0
 NAMESPACE = "demo"
 POOL = "demo"
 LEDGER = "ledger"
