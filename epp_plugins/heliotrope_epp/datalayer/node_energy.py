@@ -9,12 +9,11 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-
-import aiohttp
+from dataclasses import dataclass
 
 from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.metrics_text import ENERGY_COUNTER, label_text, samples, whole
+from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader
 from heliotrope_epp.datalayer.state import EndpointState
 
 _log = logging.getLogger(__name__)
@@ -85,21 +84,6 @@ def _pod(labels: bytes) -> Pod | None:
     return None
 
 
-@dataclass(slots=True)
-class NodeCounts:
-    """Counts since start."""
-
-    succeeded: int = 0
-    failed: dict[str, int] = field(default_factory=dict)
-    """By why a page could not be read: `status`, `timeout`, `connection`, `size`."""
-
-
-class _PageError(Exception):
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-
-
 class NodeEnergy:
     """Keeps a reading of every node that has an endpoint, one task per node. Use as a context manager."""
 
@@ -113,21 +97,15 @@ class NodeEnergy:
         self._settings = settings
         self._clock = clock
         self._rng = rng or random.Random()
-        self._session: aiohttp.ClientSession | None = None
+        self._pages = PageReader(timeout_s=settings.timeout_s, max_page_bytes=settings.max_page_bytes)
         self._nodes: dict[str, set[str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.readings: dict[str, NodeReading] = {}
         """The last good page by node address."""
-        self.counts = NodeCounts()
+        self.counts = PageCounts()
 
     async def __aenter__(self) -> "NodeEnergy":
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, limit_per_host=1, use_dns_cache=False),
-            timeout=aiohttp.ClientTimeout(total=self._settings.timeout_s),
-            headers={"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "heliotrope-epp"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-        )
+        await self._pages.__aenter__()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -136,18 +114,16 @@ class NodeEnergy:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._pages.__aexit__(*exc_info)
 
     def added(self, state: EndpointState) -> None:
         """Read the endpoint's node from now on."""
         address = state.endpoint.node_address
-        if address is None or self._session is None:
+        if address is None or not self._pages.is_open:
             return
         self._nodes.setdefault(address, set()).add(state.endpoint.key)
         if address not in self._tasks:
-            self._tasks[address] = tasks.start(self._follow(address, self._session), f"energy of node {address}")
+            self._tasks[address] = tasks.start(self._follow(address), f"energy of node {address}")
 
     def removed(self, key: str) -> None:
         """Stop to read nodes without an endpoint."""
@@ -161,17 +137,19 @@ class NodeEnergy:
     def cache_lost(self, key: str) -> None:
         """Nothing: counters of nodes outlive engines."""
 
-    async def _follow(self, address: str, session: aiohttp.ClientSession) -> None:
+    async def _follow(self, address: str) -> None:
         s = self._settings
+        host = f"[{address}]" if ":" in address else address
+        url = f"http://{host}:{s.port}{s.path}"
         await asyncio.sleep(self._rng.uniform(0.0, s.interval_s))
         failures = 0
         while True:
             started_s = self._clock()
             try:
-                page = await self._page(address, session)
-            except _PageError as error:
+                page = await self._pages.read(url)
+            except PageError as error:
                 failures += 1
-                self.counts.failed[error.reason] = self.counts.failed.get(error.reason, 0) + 1
+                self.counts.add_failure(error.reason)
                 if failures == _FAILURES_BEFORE_WARNING:
                     _log.warning("node %s does not give energy: %s", address, error)
                 pause = min(s.interval_s * 2.0 ** min(failures - 1, 16), s.longest_interval_s)
@@ -183,24 +161,3 @@ class NodeEnergy:
             self.counts.succeeded += 1
             self.readings[address] = node_reading(page, self._clock())
             await asyncio.sleep(max(started_s + s.interval_s - self._clock(), s.interval_s / 2.0))
-
-    async def _page(self, address: str, session: aiohttp.ClientSession) -> bytes:
-        s = self._settings
-        host = f"[{address}]" if ":" in address else address
-        try:
-            async with session.get(f"http://{host}:{s.port}{s.path}", allow_redirects=False) as response:
-                if response.status != 200:
-                    raise _PageError("status", f"HTTP {response.status}")
-                chunks: list[bytes] = []
-                size = 0
-                async for chunk in response.content.iter_any():
-                    size += len(chunk)
-                    if size > s.max_page_bytes:
-                        response.close()
-                        raise _PageError("size", f"the page exceeds {s.max_page_bytes} bytes")
-                    chunks.append(chunk)
-                return b"".join(chunks)
-        except TimeoutError as error:
-            raise _PageError("timeout", f"no answer within {s.timeout_s} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise _PageError("connection", str(error) or type(error).__name__) from error

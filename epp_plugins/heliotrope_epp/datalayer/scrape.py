@@ -5,13 +5,12 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-
-import aiohttp
+from dataclasses import dataclass
 
 from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL, EngineMetrics
 from heliotrope_epp.datalayer.metrics_text import NAMES, EngineType, engine_metrics
+from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader
 from heliotrope_epp.datalayer.state import EndpointState
 
 _log = logging.getLogger(__name__)
@@ -29,22 +28,6 @@ class ScrapeSettings:
     """What the time between two tries grows to while an endpoint does not answer."""
     max_page_bytes: int = 4 * 1024 * 1024
     path: str = "/metrics"
-
-
-@dataclass(slots=True)
-class ScrapeCounts:
-    """Counts since start, by why a scrape failed: `status`, `timeout`, `connection`, `size`, `content`."""
-
-    succeeded: int = 0
-    failed: dict[str, int] = field(default_factory=dict)
-
-
-class _ScrapeError(Exception):
-    """One scrape gave nothing; `reason` is the key in `ScrapeCounts.failed`."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
 
 
 class Scraper:
@@ -66,20 +49,12 @@ class Scraper:
         self._tell_cache_lost = cache_lost or self.cache_lost
         self._clock = clock
         self._rng = rng or random.Random()
-        self._session: aiohttp.ClientSession | None = None
+        self._pages = PageReader(timeout_s=settings.timeout_s, max_page_bytes=settings.max_page_bytes)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.counts = ScrapeCounts()
+        self.counts = PageCounts()
 
     async def __aenter__(self) -> "Scraper":
-        s = self._settings
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, limit_per_host=1, use_dns_cache=False),
-            timeout=aiohttp.ClientTimeout(total=s.timeout_s),
-            # Compressing a page would cost the engine more than the bytes cost the network.
-            headers={"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "heliotrope-epp"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-        )
+        await self._pages.__aenter__()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -88,16 +63,14 @@ class Scraper:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._pages.__aexit__(*exc_info)
 
     def added(self, state: EndpointState) -> None:
         """Start to read an endpoint."""
         key = state.endpoint.key
-        if self._session is None or key in self._tasks:
+        if not self._pages.is_open or key in self._tasks:
             raise RuntimeError(f"{key}: the scraper is closed or reads this endpoint already")
-        self._tasks[key] = tasks.start(self._follow(state, self._session), f"scrape {key}")
+        self._tasks[key] = tasks.start(self._follow(state), f"scrape {key}")
 
     def removed(self, key: str) -> None:
         """Stop to read an endpoint; one that is not read is left alone."""
@@ -108,13 +81,13 @@ class Scraper:
     def cache_lost(self, key: str) -> None:
         """Nothing: it is where the news comes from."""
 
-    async def _follow(self, state: EndpointState, session: aiohttp.ClientSession) -> None:
+    async def _follow(self, state: EndpointState) -> None:
         await asyncio.sleep(self._rng.uniform(0.0, self._settings.interval_s))
         due = self._clock()
         while True:
             try:
-                metrics = await self._scrape(state, session)
-            except _ScrapeError as error:
+                metrics = await self._scrape(state)
+            except PageError as error:
                 self._failed(state, error)
                 due = self._clock() + self._pause_after_failure(state.consecutive_failures)
             else:
@@ -123,32 +96,12 @@ class Scraper:
                 due = max(due + self._settings.interval_s, self._clock() + self._settings.interval_s / 2.0)
             await asyncio.sleep(max(due - self._clock(), 0.0))
 
-    async def _scrape(self, state: EndpointState, session: aiohttp.ClientSession) -> EngineMetrics:
-        url = f"http://{state.endpoint.host_port}{self._settings.path}"
-        try:
-            async with session.get(url, allow_redirects=False) as response:
-                if response.status != 200:
-                    raise _ScrapeError("status", f"HTTP {response.status}")
-                page = await self._page(response)
-        except TimeoutError as error:
-            raise _ScrapeError("timeout", f"no answer within {self._settings.timeout_s} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise _ScrapeError("connection", str(error) or type(error).__name__) from error
+    async def _scrape(self, state: EndpointState) -> EngineMetrics:
+        page = await self._pages.read(f"http://{state.endpoint.host_port}{self._settings.path}")
         metrics = engine_metrics(page, NAMES[_engine_type(state)], self._clock())
         if metrics.running is None and metrics.waiting is None and metrics.kv_usage is None:
-            raise _ScrapeError("content", "the page has none of the engine's metrics")
+            raise PageError("content", "the page has none of the engine's metrics")
         return metrics
-
-    async def _page(self, response: aiohttp.ClientResponse) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in response.content.iter_any():
-            size += len(chunk)
-            if size > self._settings.max_page_bytes:
-                response.close()
-                raise _ScrapeError("size", f"the page exceeds {self._settings.max_page_bytes} bytes")
-            chunks.append(chunk)
-        return b"".join(chunks)
 
     def _accept(self, state: EndpointState, metrics: EngineMetrics) -> None:
         before = state.metrics
@@ -160,9 +113,9 @@ class Scraper:
         if before is not None and _lost_cache(before, metrics):
             self._tell_cache_lost(state.endpoint.key)
 
-    def _failed(self, state: EndpointState, error: _ScrapeError) -> None:
+    def _failed(self, state: EndpointState, error: PageError) -> None:
         state.consecutive_failures += 1
-        self.counts.failed[error.reason] = self.counts.failed.get(error.reason, 0) + 1
+        self.counts.add_failure(error.reason)
         if state.consecutive_failures == _FAILURES_BEFORE_WARNING:
             _log.warning("endpoint %s does not give metrics: %s", state.endpoint.key, error)
 

@@ -11,8 +11,8 @@ from random import Random
 import aiohttp
 
 from heliotrope.predict.sample import Sample
+from heliotrope_epp.datalayer.backoff import Backoff
 from heliotrope_epp.learning import wire
-from heliotrope_epp.learning.backoff import Backoff
 
 SAMPLES_PATH = "/add_training_data_bulk"
 MODEL_PATH = "/model/download"

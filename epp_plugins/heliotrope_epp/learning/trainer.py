@@ -12,8 +12,8 @@ from heliotrope.predict.targets import TABLES
 from heliotrope.predict.trainingset import TrainingSet
 from heliotrope.predict.window import StratifiedWindow
 from heliotrope_epp.clock import Clock
+from heliotrope_epp.datalayer.backoff import Backoff
 from heliotrope_epp.learning import jobs
-from heliotrope_epp.learning.backoff import Backoff
 from heliotrope_epp.learning.drift import MAX_WAITING, DriftWatch
 from heliotrope_epp.learning.keeper import ModelKeeper
 from heliotrope_epp.learning.process import JobError, JobProcess

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from heliotrope.errors import InvalidInputError
-from heliotrope_epp.datalayer.kubernetes.backoff import Backoff
+from heliotrope_epp.datalayer.backoff import Backoff
 from heliotrope_epp.datalayer.kubernetes.connection import Collection, Connection
 from heliotrope_epp.datalayer.kubernetes.errors import ApiError, ExpiredError, NotServedError, RefusedError
 
@@ -108,7 +108,7 @@ class Reflector(Generic[T]):
                 pause = self._not_served(error)
             except ExpiredError as error:
                 _log.info("%s: listing again: %s", self._collection, error)
-                pause = self._backoff.pause_s()
+                pause = self._backoff.failed()
             except RefusedError as error:
                 if self._refusal_ends and not self.synced:
                     raise InvalidInputError("", f"reading {self._collection} is refused: {error}") from error
@@ -159,9 +159,9 @@ class Reflector(Generic[T]):
         finally:
             lasted_s = time.monotonic() - started_s
             if lasted_s >= _LASTING_WATCH_S:
-                self._backoff.reset()
+                self._backoff.succeeded()
         if lasted_s < _LASTING_WATCH_S:
-            await asyncio.sleep(self._backoff.pause_s())
+            await asyncio.sleep(self._backoff.failed())
         return version
 
     def _apply(self, event: dict[str, Any]) -> str | None:
@@ -213,7 +213,7 @@ class Reflector(Generic[T]):
         if self.healthy or not self.synced:
             _log.warning("%s cannot be read, what was last read stays in force: %s", self._collection, error)
         self.healthy = False
-        return self._backoff.pause_s()
+        return self._backoff.failed()
 
 
 def _key(item: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 from random import Random
 
-from heliotrope_epp.learning.backoff import Backoff
+from heliotrope_epp.datalayer.backoff import Backoff
 
 
 def test_it_grows_to_its_limit_and_starts_over() -> None:
