@@ -25,8 +25,6 @@ from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.folder import FolderSource
-from heliotrope_epp.datalayer.kubernetes.connection import Connection
-from heliotrope_epp.datalayer.kubernetes.source import KubernetesSource
 from heliotrope_epp.datalayer.resources import Resources, Source
 from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
 from heliotrope_epp.datalayer.signals import PolledSignals, PublishedSignals, SignalBook
@@ -326,6 +324,10 @@ class Picker:
         if (s.folder is None) == (s.kubernetes is None):
             raise InvalidInputError("", "give either a folder of resources or the name of an InferencePool")
         if s.kubernetes is not None:
+            # Its client takes a second to import, which whoever has no cluster need not wait for.
+            from heliotrope_epp.datalayer.kubernetes.connection import Connection
+            from heliotrope_epp.datalayer.kubernetes.source import KubernetesSource
+
             return (
                 KubernetesSource(s.kubernetes.pool, Connection(kubeconfig=s.kubernetes.kubeconfig)),
                 PublishedSignals(self._signals_changed, clock=self._clock.unix),

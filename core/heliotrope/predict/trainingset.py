@@ -42,10 +42,23 @@ class Split(IntEnum):
     """Scores on these decide on promotion."""
 
 
+BLOCK = 10
+"""Samples of one source in a row that are trained on, or held out, together."""
+
+
 def split_of(key: str) -> Split:
     """Of every 20 samples 14 are trained on, 3 calibrate and 3 test; the same key always goes the same way."""
     number = zlib.crc32(key.encode()) % 20
     return Split.TRAIN if number < 14 else Split.CALIBRATE if number < 17 else Split.TEST
+
+
+def block_key(source: str, position: int) -> str:
+    """The key of a sample that is the position-th of its source (an endpoint): blocks of neighbours stay together.
+
+    Requests that run at the same time share their engine's state and each other's delays. If some of them were trained
+    on and others tested, tests would be too good and quantiles too narrow for any other time.
+    """
+    return f"{source} {position // BLOCK}"
 
 
 _KEYS = {split: next(key for key in map(str, range(1_000)) if split_of(key) is split) for split in Split}

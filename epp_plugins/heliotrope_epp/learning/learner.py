@@ -13,7 +13,7 @@ from heliotrope_epp.learning.folder import StateFolder
 from heliotrope_epp.learning.holder import ModelHolder
 from heliotrope_epp.learning.keeper import ModelKeeper
 from heliotrope_epp.learning.metrics import LearningCollector
-from heliotrope_epp.learning.samples import sample_of
+from heliotrope_epp.learning.samples import Positions, sample_of
 from heliotrope_epp.learning.settings import LearningSettings
 from heliotrope_epp.learning.shared import SharedLearning
 from heliotrope_epp.learning.store import Store
@@ -32,6 +32,7 @@ class Learner:
     def __init__(self, settings: LearningSettings, *, clock: Clock, random: Random) -> None:
         self._clock = clock
         self._progress = Progress()
+        self._positions = Positions()
         self.holder = ModelHolder()
         self._folder = StateFolder(None if settings.state_dir is None else settings.state_dir / SUBFOLDER)
         keeper = ModelKeeper(self.holder, Store(self._folder))
@@ -48,7 +49,8 @@ class Learner:
 
     def measured(self, request: FinishedRequest, energy: RequestEnergy | None) -> None:
         """Learn from a finished request, or count why not."""
-        outcome = sample_of(request, energy, self._clock.unix())
+        position = self._positions.next(request.endpoint)
+        outcome = sample_of(request, energy, position, self._clock.unix())
         if isinstance(outcome, Refusal):
             self._progress.refused[outcome.value] += 1
             return

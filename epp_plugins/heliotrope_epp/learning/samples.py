@@ -1,15 +1,44 @@
 """From the record of a finished request to a sample that models may learn from, or the reason why not."""
 
+from collections import OrderedDict
+
 from heliotrope.predict.sample import Refusal, RequestObservation, Sample, request_sample
+from heliotrope.predict.trainingset import block_key
 from heliotrope.units import joules_from_millijoules
 from heliotrope_epp.outcomes.energy import RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 
+MAX_ENDPOINTS = 10_000
 
-def sample_of(request: FinishedRequest, energy: RequestEnergy | None, now_unix_s: float) -> Sample | Refusal:
-    """What a request teaches. Latencies only of streamed answers, joules only where counters covered it."""
+
+class Positions:
+    """Counts the requests of each endpoint; beyond `MAX_ENDPOINTS` the one that was idle for longest starts anew."""
+
+    def __init__(self) -> None:
+        self._next: OrderedDict[str, int] = OrderedDict()
+
+    def next(self, endpoint: str) -> int:
+        """The position of one more request, from 0."""
+        position = self._next.pop(endpoint, 0)
+        self._next[endpoint] = position + 1
+        if len(self._next) > MAX_ENDPOINTS:
+            self._next.popitem(last=False)
+        return position
+
+
+def sample_of(
+    request: FinishedRequest, energy: RequestEnergy | None, position: int, now_unix_s: float
+) -> Sample | Refusal:
+    """What a request teaches. Latencies only of streamed answers, joules only where counters covered it.
+
+    Args:
+        request: its record.
+        energy: what it drew, if that is known.
+        position: among the requests of its endpoint; neighbours are trained on, or held out, together.
+        now_unix_s: no sample may be newer.
+    """
     observed = RequestObservation(
-        key=request.request_id or f"{request.endpoint} {request.dispatched_unix_s}",
+        key=block_key(request.endpoint, position),
         row=request.features,
         complete=request.succeeded,
         output_tokens=request.output_tokens,

@@ -1,3 +1,4 @@
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -6,7 +7,7 @@ from tests.unit.epp.learning.builders import NOW_UNIX, energy, finished, row
 
 from heliotrope.predict.features import FloatColumn, column_of
 from heliotrope.predict.sample import Refusal, Sample
-from heliotrope_epp.learning.samples import sample_of
+from heliotrope_epp.learning.samples import Positions, sample_of
 from heliotrope_epp.outcomes.energy import RequestEnergy
 from heliotrope_epp.transport.interface import Cause
 
@@ -19,11 +20,11 @@ def labels(outcome: Sample | Refusal) -> list[float | None]:
 
 
 def test_a_streamed_answer_teaches_latency_energy_and_its_true_length() -> None:
-    outcome = sample_of(finished(ROW), energy(), NOW_UNIX + 1.0)
+    outcome = sample_of(finished(ROW), energy(), 0, NOW_UNIX + 1.0)
     assert labels(outcome) == [0.2, 0.05, 42.0]
     assert isinstance(outcome, Sample)
     assert outcome.row[column_of("expected_output_tokens")] == 11
-    assert (outcome.key, outcome.at_unix_s) == ("r1", NOW_UNIX + 0.7)
+    assert (outcome.key, outcome.at_unix_s) == ("pod-1 0", NOW_UNIX + 0.7)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_a_streamed_answer_teaches_latency_energy_and_its_true_length() -> None:
 def test_only_what_was_measured_is_taught(
     changes: dict[str, Any], measured: RequestEnergy | None, expected: list[float | None]
 ) -> None:
-    assert labels(sample_of(finished(ROW, **changes), measured, NOW_UNIX + 1.0)) == expected
+    assert labels(sample_of(finished(ROW, **changes), measured, 0, NOW_UNIX + 1.0)) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,13 +60,21 @@ def test_only_what_was_measured_is_taught(
 def test_what_must_not_be_learned_has_a_reason(
     features: FloatColumn | None, changes: dict[str, Any], reason: Refusal
 ) -> None:
-    assert sample_of(finished(features, **changes), None, NOW_UNIX + 1.0) is reason
+    assert sample_of(finished(features, **changes), None, 0, NOW_UNIX + 1.0) is reason
 
 
-def test_requests_without_an_id_are_still_told_apart() -> None:
-    keys = set()
-    for when in (NOW_UNIX, NOW_UNIX + 0.5):
-        outcome = sample_of(finished(ROW, request_id="", dispatched_unix_s=when), None, NOW_UNIX + 1.0)
+def test_neighbours_at_an_endpoint_are_learned_from_or_held_out_together() -> None:
+    positions = Positions()
+    keys = []
+    for endpoint in ("ns/a", "ns/b") * 25:
+        outcome = sample_of(finished(ROW, endpoint=endpoint), None, positions.next(endpoint), NOW_UNIX + 1.0)
         assert isinstance(outcome, Sample)
-        keys.add(outcome.key)
-    assert len(keys) == 2
+        keys.append(outcome.key)
+    assert Counter(keys[::2]) == {"ns/a 0": 10, "ns/a 1": 10, "ns/a 2": 5}
+    assert set(keys[1::2]) == {"ns/b 0", "ns/b 1", "ns/b 2"}
+
+
+def test_positions_are_bounded_and_the_idle_ones_start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heliotrope_epp.learning.samples.MAX_ENDPOINTS", 2)
+    positions = Positions()
+    assert [positions.next(name) for name in ("a", "b", "a", "c", "a", "b")] == [0, 0, 1, 0, 2, 0]

@@ -1,0 +1,78 @@
+"""Learned TTFT and TPOT of a real vLLM, without an engine profile: better than knowing only what is usual there."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from tests.vllm.engine import RealEngine
+from tests.vllm.observed import CLIENTS, Observed, sweep
+
+from heliotrope.predict.models import LearnedModels, Predictions
+from heliotrope.predict.sample import Sample
+from heliotrope.predict.scoring import relative_errors
+from heliotrope.predict.targets import REQUESTS, Target
+from heliotrope.predict.training import train
+from heliotrope.predict.trainingset import TrainingSet
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
+
+SEED = 7
+ROUNDS = 6
+EACH = 24
+TRAIN_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of one target on the requests that were held out; errors are fractions."""
+
+    n: int
+    learned: float
+    constant: float
+    """Of the median of what was trained on."""
+    coverage: float
+    """Of the learned 0.9 quantile."""
+    median_seconds: float
+
+
+async def test_learned_latencies_of_a_real_engine(engine: RealEngine, say: Callable[[str], None]) -> None:
+    observed = await sweep(engine, random.Random(SEED), ROUNDS, EACH)
+    assert len(observed) == ROUNDS * EACH * len(CLIENTS)
+    samples = [each.sample for each in observed if isinstance(each.sample, Sample)]
+    assert len(samples) == len(observed), [each.sample for each in observed if not isinstance(each.sample, Sample)]
+    # Rounds end one after the other, so that this is a cut in time as well.
+    first = TRAIN_ROUNDS * EACH * len(CLIENTS)
+    seen = TrainingSet.in_time(REQUESTS, samples[:first])
+    models = LearnedModels(train([seen], SEED, created_unix_s=0.0))
+    rest = observed[first:]
+    unseen = TrainingSet.of(REQUESTS, samples[first:])
+    predictions = models.predict(np.array([each.row for each in rest]))
+    scores = {target: score(target, seen, unseen, predictions) for target in (Target.TTFT, Target.TPOT)}
+    say(table(scores, observed))
+    assert scores[Target.TTFT].learned < 0.9 * scores[Target.TTFT].constant
+    assert scores[Target.TPOT].learned < 1.1 * scores[Target.TPOT].constant
+
+
+def score(target: Target, seen: TrainingSet, unseen: TrainingSet, predictions: Predictions) -> Score:
+    """Errors on what was not seen."""
+    true = unseen.labels_of(target)
+    usual = np.full(len(true), np.median(seen.labels_of(target)))
+    return Score(
+        n=len(true),
+        learned=float(relative_errors(predictions.median_of(target), true).mean()),
+        constant=float(relative_errors(usual, true).mean()),
+        coverage=float(np.mean(true <= predictions.q90_of(target))),
+        median_seconds=float(np.median(true)),
+    )
+
+
+def table(scores: dict[Target, Score], observed: list[Observed]) -> str:
+    """For the terminal."""
+    lines = [f"{len(observed)} requests", f"{'':14}{'n':>6}{'learned':>10}{'constant':>10}{'q90':>8}{'median':>11}"]
+    lines += [
+        f"{target:14}{s.n:6}{s.learned:10.1%}{s.constant:10.1%}{s.coverage:8.1%}{s.median_seconds * 1e3:8.1f} ms"
+        for target, s in scores.items()
+    ]
+    return "\n".join(lines)
