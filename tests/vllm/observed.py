@@ -6,13 +6,14 @@ engine's page of metrics, adds its own dispatches and hears of every piece of an
 
 import asyncio
 import json
+import math
 import random
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import httpx
+import aiohttp
 import numpy as np
 from tests.vllm.engine import MAX_NUM_SEQS, MODEL, RealEngine
 from tests.vllm.tiny_model import VOCABULARY
@@ -24,6 +25,7 @@ from heliotrope.decide.rows import describe
 from heliotrope.predict.length_distribution import LengthContext
 from heliotrope.predict.output_length import OutputLengths
 from heliotrope.predict.sample import Refusal, RequestObservation, Sample, request_sample
+from heliotrope.predict.trainingset import block_key
 from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
@@ -39,6 +41,7 @@ OUTPUT_TOKENS = (8, 128)
 PAUSE_SECONDS = 0.05
 """Mean time that a client takes between two questions, so that arrivals don't keep step with the engine."""
 SCRAPE_SECONDS = 10.0
+ANSWER_SECONDS = 300.0
 
 _HARDWARE = Hardware("CPU", 1, MODEL, "both")
 _POLICY = DecisionPolicy(name="observed")
@@ -69,7 +72,7 @@ def questions(rng: random.Random, count: int) -> Iterator[Question]:
     """Prompts that share nothing; lengths are log-uniform."""
 
     def log_uniform(low: int, high: int) -> int:
-        return round(low * (high / low) ** rng.random())
+        return round(low * math.exp(rng.random() * math.log(high / low)))
 
     for _ in range(count):
         prompt = tuple(rng.randrange(2, VOCABULARY) for _ in range(log_uniform(*PROMPT_TOKENS)))
@@ -79,16 +82,15 @@ def questions(rng: random.Random, count: int) -> Iterator[Question]:
 async def sweep(engine: RealEngine, rng: random.Random, rounds: int, each: int) -> list[Observed]:
     """Every number of clients asks `each` questions per round, in a random order; observations in the order of ends.
 
-    The first questions find an engine that has just started; they are asked once more than counted.
+    The engine may have just started, so that first as many questions are asked that don't count.
     """
     state = EndpointState(
         Endpoint("vllm-0", "default", "127.0.0.1", engine.port),
         Traits(hardware=_HARDWARE, hardware_row=describe(_HARDWARE, None).row()),
     )
-    limits = httpx.Limits(max_connections=None)
     async with (
         Scraper(ScrapeSettings()) as scraper,
-        httpx.AsyncClient(base_url=engine.url, trust_env=False, timeout=300.0, limits=limits) as http,
+        aiohttp.ClientSession(engine.url, timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS)) as http,
     ):
         scraper.added(state)
         async with asyncio.timeout(SCRAPE_SECONDS):
@@ -104,7 +106,7 @@ async def sweep(engine: RealEngine, rng: random.Random, rounds: int, each: int) 
 
 
 class _Picker:
-    def __init__(self, state: EndpointState, http: httpx.AsyncClient) -> None:
+    def __init__(self, state: EndpointState, http: aiohttp.ClientSession) -> None:
         self._state = state
         self._http = http
         self._lengths = OutputLengths()
@@ -143,7 +145,7 @@ class _Picker:
         ended_s, ended_unix_s = time.monotonic(), time.time()
         self._lengths.ended(MODEL, began_s, ended_s, tokens, context)
         observation = RequestObservation(
-            key=request.request_id,
+            key=block_key(self._state.endpoint.key, len(self.observed)),
             row=row,
             complete=True,
             output_tokens=tokens,
@@ -189,11 +191,10 @@ class _Picker:
         }
         pieces_s: list[float] = []
         tokens = 0
-        async with self._http.stream("POST", "/v1/completions", json=body) as answer:
-            answer.raise_for_status()
-            async for line in answer.aiter_lines():
-                content = line.removeprefix("data: ")
-                if not content or content == "[DONE]":
+        async with self._http.post("/v1/completions", json=body, raise_for_status=True) as answer:
+            async for line in answer.content:
+                content = line.strip().removeprefix(b"data: ")
+                if not content or content == b"[DONE]":
                     continue
                 piece = json.loads(content)
                 if piece["choices"]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tests.vllm.engine import RealEngine
 from tests.vllm.observed import CLIENTS, Observed, sweep
 
@@ -22,11 +23,15 @@ SEED = 7
 ROUNDS = 6
 EACH = 24
 TRAIN_ROUNDS = 4
+HELD_BACK = 0.1
+"""Of the usual TPOT: faster than any step can make them, pieces come only where most of an answer was held back on its
+way and then came at once. The relative error of such a TPOT can be a thousand: one of them would be the score.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one target on the requests that were held out; errors are fractions."""
+    """Of one target on requests that training did not see; errors are fractions."""
 
     n: int
     learned: float
@@ -49,30 +54,37 @@ async def test_learned_latencies_of_a_real_engine(engine: RealEngine, say: Calla
     rest = observed[first:]
     unseen = TrainingSet.of(REQUESTS, samples[first:])
     predictions = models.predict(np.array([each.row for each in rest]))
-    scores = {target: score(target, seen, unseen, predictions) for target in (Target.TTFT, Target.TPOT)}
-    say(table(scores, observed))
-    assert scores[Target.TTFT].learned < 0.9 * scores[Target.TTFT].constant
-    assert scores[Target.TPOT].learned < 1.1 * scores[Target.TPOT].constant
+    everything = np.full(len(rest), True)
+    steady = unseen.labels_of(Target.TPOT) > HELD_BACK * np.median(seen.labels_of(Target.TPOT))
+    ttft = score(Target.TTFT, seen, unseen, predictions, everything)
+    tpot = score(Target.TPOT, seen, unseen, predictions, steady)
+    tpot_of_all = score(Target.TPOT, seen, unseen, predictions, everything)
+    say(table(observed, {"TTFT": ttft, "TPOT": tpot, "TPOT, with those held back": tpot_of_all}))
+    assert steady.mean() > 0.9
+    assert ttft.learned < 0.9 * ttft.constant
+    assert tpot.learned < 1.1 * tpot.constant
 
 
-def score(target: Target, seen: TrainingSet, unseen: TrainingSet, predictions: Predictions) -> Score:
-    """Errors on what was not seen."""
-    true = unseen.labels_of(target)
+def score(
+    target: Target, seen: TrainingSet, unseen: TrainingSet, predictions: Predictions, counts: NDArray[np.bool_]
+) -> Score:
+    """Errors on those of the unseen that count."""
+    true = unseen.labels_of(target)[counts]
     usual = np.full(len(true), np.median(seen.labels_of(target)))
     return Score(
         n=len(true),
-        learned=float(relative_errors(predictions.median_of(target), true).mean()),
+        learned=float(relative_errors(predictions.median_of(target)[counts], true).mean()),
         constant=float(relative_errors(usual, true).mean()),
-        coverage=float(np.mean(true <= predictions.q90_of(target))),
+        coverage=float(np.mean(true <= predictions.q90_of(target)[counts])),
         median_seconds=float(np.median(true)),
     )
 
 
-def table(scores: dict[Target, Score], observed: list[Observed]) -> str:
+def table(observed: list[Observed], scores: dict[str, Score]) -> str:
     """For the terminal."""
-    lines = [f"{len(observed)} requests", f"{'':14}{'n':>6}{'learned':>10}{'constant':>10}{'q90':>8}{'median':>11}"]
+    lines = [f"{len(observed)} requests", f"{'':26}{'n':>6}{'learned':>10}{'constant':>10}{'q90':>8}{'median':>11}"]
     lines += [
-        f"{target:14}{s.n:6}{s.learned:10.1%}{s.constant:10.1%}{s.coverage:8.1%}{s.median_seconds * 1e3:8.1f} ms"
-        for target, s in scores.items()
+        f"{name:26}{s.n:6}{s.learned:10.1%}{s.constant:10.1%}{s.coverage:8.1%}{s.median_seconds * 1e3:8.1f} ms"
+        for name, s in scores.items()
     ]
     return "\n".join(lines)
