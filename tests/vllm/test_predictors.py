@@ -60,7 +60,7 @@ async def test_learned_latencies_of_a_real_engine(engine: RealEngine, say: Calla
     tpot = score(Target.TPOT, seen, unseen, predictions, steady)
     tpot_of_all = score(Target.TPOT, seen, unseen, predictions, everything)
     say(table(observed, {"TTFT": ttft, "TPOT": tpot, "TPOT, with those held back": tpot_of_all}))
-    assert steady.mean() > 0.9
+    assert steady.mean() > 0.75
     assert ttft.learned < 0.9 * ttft.constant
     assert tpot.learned < 1.1 * tpot.constant
 
