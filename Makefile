@@ -33,7 +33,7 @@ test: $(STAMP) ## Every test, with the real Envoy and a real Kubernetes API serv
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## Unit tests of at most two seconds each; under a minute
-	@$(PYTEST) tests/unit -m "not slow and not envoy and not controlplane"
+	@$(PYTEST) tests/unit -n auto -m "not slow and not envoy and not controlplane"
 
 .PHONY: e2e
 e2e: $(STAMP) ## End to end with real clients

@@ -362,7 +362,7 @@ def test_wrong_use_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "does not answer" in failed(capsys, "r", "--picker", "http://127.0.0.1:1")
     bad = tmp_path / "bad.json"
     bad.write_text(changed("candidates/1/ttft_seconds", "1"))
-    assert "bad.json: candidates[1].ttft_seconds:" in failed(capsys, "--file", str(bad))
+    assert "candidates[1].ttft_seconds:" in failed(capsys, "--file", str(bad))
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ def test_energy_that_was_not_metered_throughout_is_not_learned_from() -> None:
         ({"output_tokens": None}, Refusal.USAGE_MISSING),
         ({"output_tokens": -1}, Refusal.NEGATIVE),
         ({"output_tokens": 10**9}, Refusal.ABSURD),
+        ({"tpot_seconds": 3e-5}, Refusal.ABSURD),  # held back on its way, then 98 tokens within 3 ms
         ({"row": None}, Refusal.NO_FEATURES),
         ({"row": np.ones(FEATURE_COUNT - 1)}, Refusal.MALFORMED),
         ({"row": np.full(FEATURE_COUNT, INF)}, Refusal.MALFORMED),
