@@ -11,7 +11,7 @@ from heliotrope_cli.quantities import UNKNOWN, grams, joules, plain, seconds, sh
 
 _COMPARED: dict[str, tuple[Loss, str, Callable[[Candidate], float | None], Callable[[float | None], str]]] = {
     "carbon": (Loss.CARBON, "carbon", lambda c: c.grams_co2e, grams),
-    "energy": (Loss.ENERGY, "energy", lambda c: c.incremental_joules, joules),
+    "energy": (Loss.ENERGY, "energy", lambda c: c.incremental_joules, lambda value: f"{joules(value)} added"),
     "cost": (Loss.COST, "cost", lambda c: c.cost, plain),
     "latency": (Loss.LATENCY, "latency", lambda c: c.service_seconds, seconds),
 }
