@@ -14,7 +14,7 @@ from heliotrope.predict.features import FEATURE_COUNT, STEP_FEATURE_COUNT, colum
 from heliotrope.predict.models import hardware_keys
 from heliotrope.predict.sample import Sample
 from heliotrope.predict.targets import REQUESTS, STEPS
-from heliotrope.predict.trainingset import InvalidSamplesError, Split, TrainingSet, split_of
+from heliotrope.predict.trainingset import InvalidSamplesError, Split, TrainingSet, block_key, split_of
 from heliotrope.predict.window import StratifiedWindow, strata_of
 
 NAN = float("nan")
@@ -102,6 +102,16 @@ def test_the_split_is_by_key_alone_and_14_to_3_to_3() -> None:
     assert splits[Split.CALIBRATE] == pytest.approx(3_000, rel=0.1)
     assert splits[Split.TEST] == pytest.approx(3_000, rel=0.1)
     assert [split_of("a"), split_of("b"), split_of("a")][::2] == [split_of("a")] * 2
+
+
+@given(st.text(max_size=8), st.integers(0, 10_000))
+def test_few_blocks_of_a_source_are_enough_for_all_splits(source: str, first: int) -> None:
+    def blocks(count: int) -> Counter[Split]:
+        return Counter(split_of(block_key(source, 10 * (first + i))) for i in range(count))
+
+    assert set(blocks(7)) == set(Split)
+    assert blocks(20) == {Split.TRAIN: 14, Split.CALIBRATE: 3, Split.TEST: 3}
+    assert len({split_of(block_key(source, 10 * first + i)) for i in range(10)}) == 1
 
 
 def same(one: TrainingSet, other: TrainingSet) -> None:
