@@ -79,6 +79,11 @@ class LedgerWriter:
         self._threads[1].join(_JOIN_S)
 
     @property
+    def writing(self) -> bool:
+        """Whether entries are still taken to the disk."""
+        return self._threads[0].is_alive()
+
+    @property
     def unwritten_seconds(self) -> float:
         """How long the oldest entry is in memory alone; 0 if everything is on the disk."""
         since = self._unwritten_since_s
@@ -133,8 +138,10 @@ class LedgerWriter:
 
     def _keep_compact(self) -> None:
         while True:
+            # Asked first: a segment that is closed while this compacts is left for one more time.
+            last = self._stop.is_set() and not self.writing
             self._compact_once()
-            if self._stop.is_set() and not self._threads[0].is_alive():
+            if last:
                 return
             self._compact.wait(_COMPACTION_INTERVAL_S)
             self._compact.clear()

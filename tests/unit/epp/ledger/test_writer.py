@@ -6,6 +6,7 @@ import pytest
 from tests.unit.epp.ledger.builders import clock, drew, finished, metered, settings, store
 
 from heliotrope_epp.clock import Clock
+from heliotrope_epp.ledger.compaction import Compacted, compact
 from heliotrope_epp.ledger.journal import Journal, segments
 from heliotrope_epp.ledger.ledger import Ledger
 from heliotrope_epp.ledger.places import Places
@@ -127,3 +128,28 @@ def test_a_batch_with_a_defect_is_counted_and_those_after_it_are_written(tmp_pat
     writer.stop()
     assert total(tmp_path) == 5_000_000
     assert writer.health.lost_rows == 5
+
+
+def test_a_segment_that_is_closed_while_others_are_compacted_is_compacted_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, may_go_on = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> Compacted:
+        done = compact(folder)
+        entered.set()
+        assert may_go_on.wait(10.0)
+        return done
+
+    monkeypatch.setattr("heliotrope_epp.ledger.writer.compact", slow)
+    book, writer = parts(settings(tmp_path))
+    writer.start()
+    assert entered.wait(10.0)
+    book.metered(metered())
+    stopping = threading.Thread(target=writer.stop)
+    stopping.start()
+    eventually(lambda: writer.health.rows_written > 0 and not writer.writing)
+    may_go_on.set()
+    stopping.join(10.0)
+    assert segments(tmp_path) == []
+    assert total(tmp_path) == 5_000_000
