@@ -8,7 +8,7 @@ import httpx
 import pytest
 from e2e.stack import MODEL
 from openai import AsyncOpenAI
-from tests.contract.tracing.stack import Stack, traced_stack
+from tests.contract.tracing.stack import Stack, metering_has_begun, traced_stack
 from tests.support.otlp import Collector, Span, collector
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
@@ -50,7 +50,7 @@ async def arrived(running: Collector, trace_id: str, names: set[str]) -> dict[st
     def of_trace() -> dict[str, Span]:
         return {span.name: span for span in running.spans if span.trace_id == trace_id}
 
-    await asyncio.to_thread(running.wait, lambda: names <= of_trace().keys(), f"{names} of {trace_id}")
+    await asyncio.to_thread(running.wait, lambda: names <= of_trace().keys(), f"{names} of {trace_id}", 40.0)
     return of_trace()
 
 
@@ -64,6 +64,7 @@ async def test_the_whole_tree_reaches_a_collector(tmp_path: Path, protocol: str)
             "OTEL_EXPORTER_OTLP_HEADERS": "x-team=green",
         }
         async with traced_stack(tmp_path, environment) as stack:
+            await metering_has_begun(stack)
             client = f"00-{CLIENT_TRACE}-{CLIENT_SPAN}-01"
             await ask(stack, "traced", traceparent=client, tracestate="congo=t61", baggage="user=alice")
             spans = await arrived(running, CLIENT_TRACE, {*TREE, "gateway.request", "heliotrope.energy"})
