@@ -20,6 +20,7 @@ from heliotrope.carbon.savings import (
     Verdict,
     wording,
 )
+from heliotrope.unknown import finite_or_none
 
 VERSION = 1
 """Of the JSON document."""
@@ -45,19 +46,19 @@ def document(savings: Savings, *, policy: str | None, coverage: Mapping[Arm, flo
         "policy": policy,
         "savings_are": savings.evidence.value,
         "wording": wording(holdout=savings.requests[Arm.HOLDOUT] > 0),
-        "start_unix_s": _plain(savings.start_unix_s),
-        "end_unix_s": _plain(savings.end_unix_s),
+        "start_unix_s": finite_or_none(savings.start_unix_s),
+        "end_unix_s": finite_or_none(savings.end_unix_s),
         "slot_seconds": savings.slot_seconds,
         "block_seconds": savings.block_seconds,
         "requests": {arm.value: savings.requests[arm] for arm in (Arm.STEERED, Arm.HOLDOUT)},
-        "energy_coverage": {arm.value: _plain(share) for arm, share in coverage.items()},
+        "energy_coverage": {arm.value: finite_or_none(share) for arm, share in coverage.items()},
         "overall": {c.metric.value: _comparison(c) for c in savings.overall},
         "classes": [
             {"class": c.name, "share": c.share, **{m.metric.value: _comparison(m) for m in c.comparisons}}
             for c in savings.classes
         ],
         "interference": {
-            "share_of_holdout_beside_steered": _plain(savings.shared_share),
+            "share_of_holdout_beside_steered": finite_or_none(savings.shared_share),
             "beside": f"in the same region and variant within {savings.slot_seconds:g} s",
             "text": savings.interference,
         },
@@ -67,8 +68,8 @@ def document(savings: Savings, *, policy: str | None, coverage: Mapping[Arm, flo
 
 def _comparison(c: Comparison) -> dict[str, Any]:
     return {
-        "steered_mean": _plain(c.steered_mean),
-        "holdout_mean": _plain(c.holdout_mean),
+        "steered_mean": finite_or_none(c.steered_mean),
+        "holdout_mean": finite_or_none(c.holdout_mean),
         "steered_requests": c.steered_requests,
         "holdout_requests": c.holdout_requests,
         "change": _interval(c.change),
@@ -81,9 +82,9 @@ def _comparison(c: Comparison) -> dict[str, Any]:
 
 def _interval(interval: Interval) -> dict[str, Any]:
     return {
-        "estimate": _plain(interval.estimate),
-        "low": _plain(interval.low),
-        "high": _plain(interval.high),
+        "estimate": finite_or_none(interval.estimate),
+        "low": finite_or_none(interval.low),
+        "high": finite_or_none(interval.high),
         "confidence": interval.confidence,
     }
 
@@ -211,7 +212,3 @@ def _time(unix_s: float) -> str:
 
 def _shown(text: str) -> str:
     return "".join(c if c.isprintable() else "�" for c in text)
-
-
-def _plain(value: float) -> float | None:
-    return value if isfinite(value) else None

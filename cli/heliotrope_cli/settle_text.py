@@ -11,6 +11,7 @@ from rich.table import Table
 from heliotrope.carbon.bootstrap import Interval
 from heliotrope.carbon.settlement import UNKNOWN_REGION, Settled, Settlement
 from heliotrope.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, kwh_from_joules
+from heliotrope.unknown import finite_or_none
 
 VERSION = 1
 """Of the JSON document."""
@@ -129,16 +130,12 @@ def _part(part: Settled) -> dict[str, Any]:
         "compared_joules": part.compared_joules,
         "compared_settled_grams": part.compared_settled_grams,
         "compared_recorded_grams": part.compared_recorded_grams,
-        "change": _plain(part.change.estimate),
-        "change_low": _plain(part.change.low),
-        "change_high": _plain(part.change.high),
+        "change": finite_or_none(part.change.estimate),
+        "change_low": finite_or_none(part.change.low),
+        "change_high": finite_or_none(part.change.high),
         "confidence": part.change.confidence,
         "blocks": part.change.blocks,
     }
-
-
-def _plain(value: float) -> float | None:
-    return value if isfinite(value) else None
 
 
 def _share(part: float, whole: float) -> str:

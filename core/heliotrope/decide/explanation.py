@@ -12,6 +12,7 @@ from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import RegionView
 from heliotrope.decide.feasible import INFEASIBLE, tpot_slo_seconds, ttft_slo_seconds
 from heliotrope.predict.targets import Target
+from heliotrope.unknown import finite_or_none
 
 if TYPE_CHECKING:
     from heliotrope.decide.decision import Decision
@@ -34,7 +35,7 @@ def explanation(decision: "Decision") -> dict[str, Any]:
         "model": request.model,
         "streaming": request.streaming,
         "prompt_tokens": request.prompt_tokens,
-        "expected_output_tokens": _plain(request.expected_output_tokens),
+        "expected_output_tokens": finite_or_none(request.expected_output_tokens),
         "policy": policy.name,
         "enforced": policy.enforce,
         "arm": decision.assignment.arm.value,
@@ -86,26 +87,26 @@ def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
         "chosen": i == decision.winner,
         "within_constraints": decision.within_constraints(i),
         "lost_because": None if loss is None else str(loss),
-        "ttft_seconds": _plain(e.ttft_seconds[i]),
-        "ttft_relative_error": _plain(e.ttft_relative_error[i]),
-        "tpot_seconds": _plain(e.tpot_seconds[i]),
-        "tpot_relative_error": _plain(e.tpot_relative_error[i]),
+        "ttft_seconds": finite_or_none(e.ttft_seconds[i]),
+        "ttft_relative_error": finite_or_none(e.ttft_relative_error[i]),
+        "tpot_seconds": finite_or_none(e.tpot_seconds[i]),
+        "tpot_relative_error": finite_or_none(e.tpot_relative_error[i]),
         "sources": {name: _source(decision, target, column, i) for name, target, column in _SOURCES},
-        "queue_ttft_seconds": _plain(e.queue_ttft_seconds[i]),
-        "service_seconds": _plain(e.service_seconds[i]),
-        "energy_joules": _plain(e.energy_joules[i]),
-        "energy_relative_error": _plain(e.energy_relative_error[i]),
-        "incremental_joules": _plain(e.incremental_joules[i]),
-        "attributed_joules": _plain(e.attributed_joules[i]),
-        "intensity_g_per_kwh": _plain(e.intensity_g_per_kwh[i]),
-        "grams_co2e": _plain(e.grams_co2e[i]),
-        "water_liters": _plain(e.water_liters[i]),
-        "cost": _plain(e.cost[i]),
-        "base_score": _plain(c.base_score[i]),
-        "quality": _plain(c.quality[i]),
-        "cached_tokens": _plain(c.cached_tokens[i]),
-        "running": _plain(c.running[i]),
-        "waiting": _plain(c.waiting[i]),
+        "queue_ttft_seconds": finite_or_none(e.queue_ttft_seconds[i]),
+        "service_seconds": finite_or_none(e.service_seconds[i]),
+        "energy_joules": finite_or_none(e.energy_joules[i]),
+        "energy_relative_error": finite_or_none(e.energy_relative_error[i]),
+        "incremental_joules": finite_or_none(e.incremental_joules[i]),
+        "attributed_joules": finite_or_none(e.attributed_joules[i]),
+        "intensity_g_per_kwh": finite_or_none(e.intensity_g_per_kwh[i]),
+        "grams_co2e": finite_or_none(e.grams_co2e[i]),
+        "water_liters": finite_or_none(e.water_liters[i]),
+        "cost": finite_or_none(e.cost[i]),
+        "base_score": finite_or_none(c.base_score[i]),
+        "quality": finite_or_none(c.quality[i]),
+        "cached_tokens": finite_or_none(c.cached_tokens[i]),
+        "running": finite_or_none(c.running[i]),
+        "waiting": finite_or_none(c.waiting[i]),
     }
 
 
@@ -131,16 +132,12 @@ def _region(view: RegionView, now_unix_s: float) -> dict[str, Any]:
         "freshness": view.signal.freshness(now_unix_s).value,
         "intensity_g_per_kwh": None if reading is None else reading.intensity_g_per_kwh,
         "age_seconds": view.signal.age_s(now_unix_s),
-        "stale_after_seconds": _plain(view.signal.stale_after_s),
+        "stale_after_seconds": finite_or_none(view.signal.stale_after_s),
         "signal_type": None if reading is None else reading.signal_type.value,
         "emission_factor": None if reading is None else reading.emission_factor.value,
         "estimated": None if reading is None else reading.estimated,
         "source": None if reading is None else reading.source,
         "forecast": view.signal.forecast is not None,
-        "pue": _plain(view.pue),
-        "wue_l_per_kwh": _plain(view.wue_l_per_kwh),
+        "pue": finite_or_none(view.pue),
+        "wue_l_per_kwh": finite_or_none(view.wue_l_per_kwh),
     }
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

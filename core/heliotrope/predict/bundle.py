@@ -20,6 +20,7 @@ from heliotrope.predict.conformal import Calibration
 from heliotrope.predict.forest import MAX_LEAF, Forest, InvalidModelError, parse_forest
 from heliotrope.predict.regimes import Regime
 from heliotrope.predict.targets import TABLE_OF, Target
+from heliotrope.unknown import finite_or_none
 
 FORMAT = "heliotrope-models 1"
 MAX_CHARACTERS = 16_000_000
@@ -135,9 +136,9 @@ def _head(model: TargetModel) -> dict[str, Any]:
         "residuals": list(calibration.residuals),
         "trained_on": model.trained_on,
         "samples": scores.samples,
-        "mape": _or_none(scores.mape),
-        "analytic_mape": _or_none(scores.analytic_mape),
-        "coverage": _or_none(scores.coverage),
+        "mape": finite_or_none(scores.mape),
+        "analytic_mape": finite_or_none(scores.analytic_mape),
+        "coverage": finite_or_none(scores.coverage),
         "characters": len(model.text),
     }
 
@@ -206,10 +207,6 @@ def _tuple(entry: Any, name: str, path: str, low: float, high: float) -> tuple[f
     if len(values) != len(Regime):
         raise InvalidModelError(f"{path}.{name}", f"must have one number per regime, {len(Regime)}")
     return tuple(_checked(value, f"{path}.{name}[{i}]", low, high) for i, value in enumerate(values))
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -2,11 +2,11 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any
 
 from heliotrope.decide.explanation import VERSION
 from heliotrope.units import joules_from_millijoules
+from heliotrope.unknown import finite_or_none
 from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 from heliotrope_epp.plugins.interface import LlmRequest, Option
@@ -94,9 +94,9 @@ def _measured(request: FinishedRequest, energy: RequestEnergy | None) -> dict[st
         if energy is None
         else {
             "joules": joules_from_millijoules(float(energy.millijoules)),
-            "idle_joules": _plain(energy.idle_joules),
-            "host_joules": _plain(energy.host_joules),
-            "coverage": _plain(energy.coverage),
+            "idle_joules": finite_or_none(energy.idle_joules),
+            "host_joules": finite_or_none(energy.host_joules),
+            "coverage": finite_or_none(energy.coverage),
             "start_unix_s": energy.start_unix_s,
             "end_unix_s": energy.end_unix_s,
         },
@@ -105,7 +105,3 @@ def _measured(request: FinishedRequest, energy: RequestEnergy | None) -> dict[st
 
 def _key(options: tuple[Option, ...]) -> str | None:
     return options[0].key if options else None
-
-
-def _plain(value: float) -> float | None:
-    return value if isfinite(value) else None

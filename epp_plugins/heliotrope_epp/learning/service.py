@@ -22,6 +22,7 @@ from heliotrope.predict.bundle import Bundle
 from heliotrope.predict.features import FloatColumn
 from heliotrope.predict.models import LearnedModels
 from heliotrope.predict.targets import REQUESTS, Table
+from heliotrope.unknown import finite_or_none
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.learning import wire
 from heliotrope_epp.learning.client import MODEL_PATH, SAMPLES_PATH, etag_of
@@ -33,7 +34,6 @@ from heliotrope_epp.learning.metrics import LearningCollector
 from heliotrope_epp.learning.settings import TrainerSettings
 from heliotrope_epp.learning.store import Store
 from heliotrope_epp.learning.trainer import Trainer
-from heliotrope_epp.learning.verdicts import known
 from heliotrope_epp.learning.view import LearningView, Progress, bundle_document, data_document, document
 
 MAX_BODIES = 8
@@ -245,9 +245,9 @@ def _predictions(models: LearnedModels, table: Table, rows: FloatColumn) -> dict
     return {
         "predictions": {
             target.value: {
-                "mean": [known(value) for value in found.mean[i]],
-                "q90": [known(value) for value in found.q90[i]],
-                "relative_error": [known(value) for value in found.relative_error[i]],
+                "mean": [finite_or_none(value) for value in found.mean[i]],
+                "q90": [finite_or_none(value) for value in found.q90[i]],
+                "relative_error": [finite_or_none(value) for value in found.relative_error[i]],
             }
             for i, target in enumerate(found.targets)
         }

@@ -1,12 +1,12 @@
 """What became of each training: kept on disk, shown at `/debug` and by the trainer."""
 
-import math
 from collections.abc import Mapping
 
 import msgspec
 
 from heliotrope.predict.promotion import Verdict
 from heliotrope.predict.targets import Target
+from heliotrope.unknown import finite_or_none
 
 
 class TargetVerdict(msgspec.Struct, frozen=True):
@@ -47,15 +47,10 @@ def target_verdicts(verdicts: Mapping[Target, Verdict]) -> list[TargetVerdict]:
             reason=verdict.reason.value,
             answers=verdict.answers,
             test_samples=verdict.candidate.samples,
-            mape=known(verdict.candidate.mape),
-            incumbent_mape=known(verdict.incumbent.mape),
-            analytic_mape=known(verdict.candidate.analytic_mape),
-            coverage=known(verdict.candidate.coverage),
+            mape=finite_or_none(verdict.candidate.mape),
+            incumbent_mape=finite_or_none(verdict.incumbent.mape),
+            analytic_mape=finite_or_none(verdict.candidate.analytic_mape),
+            coverage=finite_or_none(verdict.candidate.coverage),
         )
         for target, verdict in verdicts.items()
     ]
-
-
-def known(value: float) -> float | None:
-    """None for NaN: documents have no NaN."""
-    return value if math.isfinite(value) else None

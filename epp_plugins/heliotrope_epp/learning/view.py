@@ -9,12 +9,12 @@ import msgspec
 from heliotrope.predict.bundle import Bundle
 from heliotrope.predict.models import Level
 from heliotrope.predict.targets import Target
+from heliotrope.unknown import finite_or_none
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.learning.client import TrainerClient
 from heliotrope_epp.learning.drift import DriftWatch, worst_levels
 from heliotrope_epp.learning.keeper import ModelKeeper
 from heliotrope_epp.learning.trainer import Trainer
-from heliotrope_epp.learning.verdicts import known
 
 LAST_TRAININGS = 10
 SOURCES = {Level.CURRENT: "learned", Level.PREVIOUS: "previous", Level.ANALYTIC: "analytic"}
@@ -94,9 +94,9 @@ def bundle_document(bundle: Bundle, now_unix_s: float) -> dict[str, Any]:
             target.value: {
                 "trained_on": model.trained_on,
                 "held_out_samples": model.scores.samples,
-                "mape": known(model.scores.mape),
-                "analytic_mape": known(model.scores.analytic_mape),
-                "coverage_90": known(model.scores.coverage),
+                "mape": finite_or_none(model.scores.mape),
+                "analytic_mape": finite_or_none(model.scores.analytic_mape),
+                "coverage_90": finite_or_none(model.scores.coverage),
             }
             for target, model in sorted(bundle.models.items())
         },

@@ -11,6 +11,7 @@ from heliotrope.decide.decision import Decision
 from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.holdout import UNASSIGNED, Assignment, Holdout
 from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.unknown import finite_or_none
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick, Producer
@@ -66,7 +67,9 @@ class ProfileResult:
                 {
                     "endpoint": option.key,
                     "score": float(self.scores[i]),
-                    "scores": {w.name: _plain(column[i]) for w, column in zip(scorers, self.columns, strict=True)},
+                    "scores": {
+                        w.name: finite_or_none(column[i]) for w, column in zip(scorers, self.columns, strict=True)
+                    },
                     "cached_tokens": float(option.cached_tokens),
                 }
                 for i, option in shown
@@ -259,7 +262,3 @@ def _picked(
         return carbon.pick(request, options, scores, now_unix_s, assignment)
     advice = carbon.evaluate(request, options, scores, now_unix_s, assignment)
     return replace(profile.picker.pick(request, options, scores, now_unix_s), decision=advice)
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -1,9 +1,9 @@
 """`/debug/state`: endpoints, regions and policy as decisions see them at this moment."""
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
 from typing import Any
 
+from heliotrope.unknown import finite_or_none
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
 
@@ -54,12 +54,8 @@ def _endpoint(state: EndpointState, now_s: float, stale_after_s: float) -> dict[
         "metrics_age_seconds": None if state.metrics is None else now_s - state.metrics.scraped_s,
         "asleep": None if state.metrics is None else state.metrics.asleep,
         "own_requests": len(state.inflight),
-        "running": _plain(load.running),
-        "waiting": _plain(load.waiting),
-        "kv_tokens": _plain(load.kv_tokens),
-        "prefill_duty": _plain(load.prefill_duty),
+        "running": finite_or_none(load.running),
+        "waiting": finite_or_none(load.waiting),
+        "kv_tokens": finite_or_none(load.kv_tokens),
+        "prefill_duty": finite_or_none(load.prefill_duty),
     }
-
-
-def _plain(value: float) -> float | None:
-    return value if isfinite(value) else None

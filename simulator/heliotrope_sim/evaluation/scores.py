@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from heliotrope.unknown import finite_or_none
+
 Floats = NDArray[np.float64]
 
 RESAMPLES = 500
@@ -23,7 +25,12 @@ class Score:
 
     def to_json(self) -> dict[str, float | int | None]:
         """Plain numbers; None where unknown."""
-        return {"value": _plain(self.value), "low": _plain(self.low), "high": _plain(self.high), "n": self.n}
+        return {
+            "value": finite_or_none(self.value),
+            "low": finite_or_none(self.low),
+            "high": finite_or_none(self.high),
+            "n": self.n,
+        }
 
 
 NO_SCORE = Score(float("nan"), float("nan"), float("nan"), 0)
@@ -59,7 +66,3 @@ def interval(statistic: Callable[[NDArray[np.intp]], float], n: int, seed: int) 
     drawn = np.array([statistic(rng.integers(n, size=n)) for _ in range(RESAMPLES)])
     low, high = np.quantile(drawn, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
     return float(low), float(high)
-
-
-def _plain(value: float) -> float | None:
-    return value if np.isfinite(value) else None
