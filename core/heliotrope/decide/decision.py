@@ -56,6 +56,11 @@ class Decision:
         """The chosen endpoint's name, None when nothing was feasible."""
         return None if self.winner is None else self.candidates.endpoints[self.winner]
 
+    def row_of(self, endpoint: str) -> int | None:
+        """The position of an endpoint among the candidates; None if it was none of them."""
+        endpoints = self.candidates.endpoints
+        return endpoints.index(endpoint) if endpoint in endpoints else None
+
     def within_constraints(self, row: int) -> bool | None:
         """Whether a candidate keeps everything that the policy demands; None where its latency is unknown."""
         loss = self.losses[row]

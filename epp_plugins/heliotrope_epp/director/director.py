@@ -236,11 +236,10 @@ def _expected_times(request: LlmRequest, option: Option, decision: Decision | No
         return 0.0, 0.0
     uncached = max(request.prompt_tokens - option.cached_tokens, 1.0)
     prefill = float(engine.prefill_seconds(uncached))
-    if decision is not None:
-        for i, name in enumerate(decision.candidates.endpoints):
-            if name == option.key:
-                ttft = float(decision.estimates.ttft_seconds[i])
-                return prefill, ttft if ttft == ttft else prefill  # NaN: unknown load
+    row = None if decision is None else decision.row_of(option.key)
+    if decision is not None and row is not None:
+        ttft = float(decision.estimates.ttft_seconds[row])
+        return prefill, ttft if ttft == ttft else prefill  # NaN: unknown load
     waiting = option.load.waiting_tokens
     return prefill, prefill if waiting != waiting else float(engine.prefill_seconds(uncached + waiting))
 

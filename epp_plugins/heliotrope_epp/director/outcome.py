@@ -23,7 +23,7 @@ def routed_context(
 ) -> RoutedContext:
     """What to remember of a request that goes to `chosen`."""
     decision, traits = result.decision, chosen.state.traits
-    row = None if decision is None else _row(decision, chosen.key)
+    row = None if decision is None else decision.row_of(chosen.key)
     return RoutedContext(
         state=chosen.state,
         dispatch=dispatch,
@@ -92,12 +92,6 @@ def finished_request(
         tpot_slo_seconds=ctx.tpot_slo_seconds,
         trace=ctx.trace.context,
     )
-
-
-def _row(decision: Decision, endpoint: str) -> int | None:
-    """The position of an endpoint among a decision's candidates; None if it was none of them."""
-    endpoints = decision.candidates.endpoints
-    return endpoints.index(endpoint) if endpoint in endpoints else None
 
 
 def _expected(decision: Decision, row: int) -> Expected:

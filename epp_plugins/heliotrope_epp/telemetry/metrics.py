@@ -117,10 +117,9 @@ class Metrics:
         self._decisions.labels(decision.outcome.value, decision.decided_by, region or UNKNOWN, enforced).inc()
         for term in decision.dropped_terms:
             self._dropped.labels(term.value).inc()
-        chosen = result.pick.options[0].key if result.pick.options else None
-        if chosen not in decision.candidates.endpoints:
+        row = decision.row_of(result.pick.options[0].key) if result.pick.options else None
+        if row is None:
             return
-        row = decision.candidates.endpoints.index(chosen)
         joules, grams = decision.estimates.energy_joules[row], decision.estimates.grams_co2e[row]
         if np.isfinite(joules):
             self._joules.labels(region or UNKNOWN).inc(float(joules))

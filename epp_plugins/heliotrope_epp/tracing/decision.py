@@ -183,9 +183,9 @@ def _of_decision(decision: Decision, destination: Destination | None) -> Values:
         a.ADVISED_ENDPOINT: decision.endpoint,
     }
     candidates, e = decision.candidates, decision.estimates
-    if destination is None or destination.endpoint not in candidates.endpoints:
+    row = None if destination is None else decision.row_of(destination.endpoint)
+    if row is None:
         return values
-    row = candidates.endpoints.index(destination.endpoint)
     values |= {
         a.EXPECTED_JOULES: float(e.energy_joules[row]),
         a.ATTRIBUTED_JOULES: float(e.attributed_joules[row]),
