@@ -72,9 +72,8 @@ class Candidates:
     """The weighted score of the scorers, higher is better."""
     embodied: tuple[Embodied | None, ...]
     region_views: Mapping[str, RegionView]
-    hardware: tuple[Hardware | None, ...]
     hardware_rows: FloatMatrix
-    """Row i is `heliotrope.decide.rows.describe` of endpoint i; shape (n, H)."""
+    """Row i is `heliotrope.decide.rows.describe` of what endpoint i runs on; shape (n, H)."""
     prefill_tokens_in_flight: FloatColumn
     """Prompt tokens of this picker's own requests there that have not answered yet."""
     decode_tokens_in_flight: FloatColumn

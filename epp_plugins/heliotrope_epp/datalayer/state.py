@@ -69,16 +69,20 @@ class EndpointState:
         seen = metrics.running + metrics.waiting
         others = max(seen - self.inflight_at_scrape, 0.0)
         own = len(self.inflight)
-        waiting, waiting_tokens = self._waiting(metrics, now_s)
+        own_waiting, own_waiting_tokens = self.inflight.waiting(now_s)
+        # Requests before the next one's prefill: our own, and those that others had at the scrape. Those that we know
+        # nothing about are taken to be as long as ours are on average.
+        others_waiting = max(metrics.waiting - self.waiting_at_scrape, 0.0)
+        waiting = own_waiting + others_waiting
         _, new_tokens = self.inflight.dispatched_since(metrics.scraped_s)
         return Load(
             running=max(own + others - waiting, 0.0),
             waiting=waiting,
-            waiting_tokens=waiting_tokens,
+            waiting_tokens=own_waiting_tokens + others_waiting * self.inflight.mean_prompt_tokens(),
             oldest_waiting_seconds=self.inflight.oldest_waiting_s(now_s),
             kv_tokens=self._kv_tokens(metrics) + new_tokens,
             prefill_duty=self.inflight.prefill_duty(now_s),
-            prefill_tokens_in_flight=self.inflight.waiting(now_s)[1],
+            prefill_tokens_in_flight=own_waiting_tokens,
             decode_tokens_in_flight=self.inflight.expected_output_tokens(),
             kv_capacity_tokens=self._kv_capacity_tokens(metrics),
             power_watts=NAN if metrics.power_watts is None else metrics.power_watts,
@@ -91,15 +95,6 @@ class EndpointState:
         self.metrics = metrics
         self.inflight_at_scrape = len(self.inflight)
         self.waiting_at_scrape = self.inflight.waiting(metrics.scraped_s)[0]
-
-    def _waiting(self, metrics: EngineMetrics, now_s: float) -> tuple[float, float]:
-        """Requests before the next one's prefill and their tokens: our own, and those that others had at the scrape.
-
-        Those that we know nothing about are taken to be as long as ours are on average.
-        """
-        own, tokens = self.inflight.waiting(now_s)
-        others = max((metrics.waiting or 0.0) - self.waiting_at_scrape, 0.0)
-        return own + others, tokens + others * self.inflight.mean_prompt_tokens()
 
     def _kv_tokens(self, metrics: EngineMetrics) -> float:
         return NAN if metrics.kv_usage is None else metrics.kv_usage * self._kv_capacity_tokens(metrics)

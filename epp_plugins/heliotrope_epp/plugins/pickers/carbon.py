@@ -117,7 +117,6 @@ def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mappi
         base_score=scores,
         embodied=tuple(t.embodied for t in traits),
         region_views=regions,
-        hardware=tuple(t.hardware for t in traits),
         hardware_rows=hardware_matrix([t.hardware_row for t in traits]),
         prefill_tokens_in_flight=np.array([load.prefill_tokens_in_flight for load in loads], dtype=np.float64),
         decode_tokens_in_flight=np.array([load.decode_tokens_in_flight for load in loads], dtype=np.float64),

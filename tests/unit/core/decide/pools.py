@@ -85,7 +85,6 @@ def pool(
         base_score=column("base_score", 0.5),
         embodied=(Embodied(164_000.0, 4 * 365 * 86400.0),) * n,
         region_views=views,
-        hardware=(HARDWARE,) * n,
         hardware_rows=hardware_matrix([describe(HARDWARE, engine).row() for engine in models]),
         prefill_tokens_in_flight=column("prefill_tokens_in_flight", 0.0),
         decode_tokens_in_flight=column("decode_tokens_in_flight", 0.0),
