@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.metrics_text import ENERGY_COUNTER, label_text, samples, whole
-from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader
+from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader, pause_after_failure
 from heliotrope_epp.datalayer.state import EndpointState
 
 _log = logging.getLogger(__name__)
@@ -152,8 +152,7 @@ class NodeEnergy:
                 self.counts.add_failure(error.reason)
                 if failures == _FAILURES_BEFORE_WARNING:
                     _log.warning("node %s does not give energy: %s", address, error)
-                pause = min(s.interval_s * 2.0 ** min(failures - 1, 16), s.longest_interval_s)
-                await asyncio.sleep(pause * self._rng.uniform(0.75, 1.0))
+                await asyncio.sleep(pause_after_failure(failures, s.interval_s, s.longest_interval_s, self._rng))
                 continue
             if failures >= _FAILURES_BEFORE_WARNING:
                 _log.info("node %s gives energy again", address)

@@ -1,5 +1,6 @@
 """Metrics pages over HTTP: one session, bounded in time and size, every failure with its reason."""
 
+import random
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -23,6 +24,11 @@ class PageError(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
+
+
+def pause_after_failure(failures: int, interval_s: float, longest_s: float, rng: random.Random) -> float:
+    """Seconds until a page is asked for again after so many failures in a row: twice as long each time, with jitter."""
+    return min(interval_s * 2.0 ** min(failures - 1, 16), longest_s) * rng.uniform(0.75, 1.0)
 
 
 class PageReader:

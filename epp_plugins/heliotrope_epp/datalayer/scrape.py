@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL, EngineMetrics
 from heliotrope_epp.datalayer.metrics_text import NAMES, EngineType, engine_metrics
-from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader
+from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader, pause_after_failure
 from heliotrope_epp.datalayer.state import EndpointState
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,8 @@ class Scraper:
                 metrics = await self._scrape(state)
             except PageError as error:
                 self._failed(state, error)
-                due = self._clock() + self._pause_after_failure(state.consecutive_failures)
+                s, failures = self._settings, state.consecutive_failures
+                due = self._clock() + pause_after_failure(failures, s.interval_s, s.longest_interval_s, self._rng)
             else:
                 self._accept(state, metrics)
                 # An engine that is slow to answer is not asked again at once.
@@ -118,11 +119,6 @@ class Scraper:
         self.counts.add_failure(error.reason)
         if state.consecutive_failures == _FAILURES_BEFORE_WARNING:
             _log.warning("endpoint %s does not give metrics: %s", state.endpoint.key, error)
-
-    def _pause_after_failure(self, failures: int) -> float:
-        s = self._settings
-        pause = min(s.interval_s * 2.0 ** min(failures - 1, 16), s.longest_interval_s)
-        return pause * self._rng.uniform(0.75, 1.0)
 
 
 def _engine_type(state: EndpointState) -> EngineType:
