@@ -8,11 +8,9 @@ namespace stays `Terminating`, so tests use names of their own.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
@@ -32,7 +30,15 @@ READY_SECONDS = 60.0
 STOP_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
 PORT_ATTEMPTS = 3
-_PR_SET_PDEATHSIG = 1
+
+# The small program in between asks the kernel for it. Between fork and exec no Python may run: where gRPC has been
+# used, its fork handlers then close what the child still needs, and the child aborts.
+_DIE_WITH_PARENT = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+_ENDING_WITH_ITS_PARENT = (sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT) if sys.platform == "linux" else ()
 
 
 class CommandError(AssertionError):
@@ -303,13 +309,12 @@ class Process:
         environment = os.environ | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
         with log.open("ab") as file:
             self._child = subprocess.Popen(
-                arguments,
+                [*_ENDING_WITH_ITS_PARENT, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
                 env=environment,
                 process_group=0,  # Ctrl-C reaches the test run alone, which then stops its children in order
-                preexec_fn=_end_with_parent,
             )
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
@@ -353,14 +358,6 @@ def open_cluster(folder: Path | None = None) -> Cluster:
     folder = folder or Path(tempfile.mkdtemp(prefix="heliotrope-controlplane-"))
     given = os.environ.get(build.KUBECONFIG_VARIABLE)
     return ExternalCluster.connect(Path(given), folder) if given else ControlPlane.start(folder)
-
-
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def _end_with_parent() -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _write_service_account_key(path: Path) -> None:
