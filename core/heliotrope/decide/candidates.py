@@ -1,4 +1,8 @@
-"""The endpoints that a request may go to, as columns: position i of every column is endpoint i."""
+"""The plans for a request, as columns: position i of every column is plan i.
+
+A plan is an endpoint with a way to come by the KV cache. The first rows are the endpoints themselves, each with what it
+caches; plans that fetch blocks from elsewhere to one of them follow, so that an endpoint may stand in several rows.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from heliotrope.cache.action import KvAction
 from heliotrope.carbon.footprint import Embodied as Embodied
 from heliotrope.carbon.signal import CarbonSignal
 from heliotrope.engine.model import EngineModel
@@ -64,7 +69,7 @@ class Candidates:
     prefill_duty: FloatColumn
     """Share of recent time spent in prefill, in [0, 1)."""
     cached_tokens: FloatColumn
-    """Prompt tokens of this request that the endpoint already caches."""
+    """Prompt tokens of this request that need no prefill: cached there, or fetched by the plan."""
     quality: FloatColumn
     """Of the model that the endpoint serves, in [0, 1]."""
     price_per_hour: FloatColumn
@@ -84,6 +89,13 @@ class Candidates:
     sm_clock_mhz: FloatColumn
     seconds_since_piece: FloatColumn
     """Since a piece of an answer came from there: tells where in its step the engine is."""
+    kv_actions: tuple[KvAction, ...]
+    kv_sources: tuple[str | None, ...]
+    """The endpoint that blocks are pulled from; None where the plan pulls none."""
+    transfer_seconds: FloatColumn
+    """Before prefill can begin, for blocks that are pulled or reloaded; 0 where none are."""
+    transfer_joules: FloatColumn
+    """Of the network and of both ends, for the same blocks."""
 
     def __len__(self) -> int:
         return len(self.endpoints)

@@ -10,6 +10,7 @@ from random import Random
 
 import numpy as np
 
+from heliotrope.cache.action import KvAction
 from heliotrope.decide.candidates import Candidates, FloatColumn, RegionView
 from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.feasible import Loss
@@ -124,6 +125,12 @@ def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mappi
         power_watts=np.array([load.power_watts for load in loads], dtype=np.float64),
         sm_clock_mhz=np.array([load.sm_clock_mhz for load in loads], dtype=np.float64),
         seconds_since_piece=np.array([load.seconds_since_piece for load in loads], dtype=np.float64),
+        kv_actions=tuple(
+            KvAction.ROUTE_TO_OWNER if option.cached_tokens > 0.0 else KvAction.RECOMPUTE for option in options
+        ),
+        kv_sources=(None,) * len(options),
+        transfer_seconds=np.zeros(len(options)),
+        transfer_joules=np.zeros(len(options)),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from heliotrope.cache.action import KvAction
 from heliotrope.carbon.signal import ABSENT, CarbonSignal, EmissionFactor, Reading, SignalType
 from heliotrope.decide.candidates import Candidates, Embodied, Hardware, RegionView
 from heliotrope.decide.policy import DecisionPolicy
@@ -92,6 +93,10 @@ def pool(
         power_watts=column("power_watts", np.nan),
         sm_clock_mhz=column("sm_clock_mhz", np.nan),
         seconds_since_piece=column("seconds_since_piece", np.nan),
+        kv_actions=(KvAction.RECOMPUTE,) * n,
+        kv_sources=(None,) * n,
+        transfer_seconds=column("transfer_seconds", 0.0),
+        transfer_joules=column("transfer_joules", 0.0),
     )
 
 
