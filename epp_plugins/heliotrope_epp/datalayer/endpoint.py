@@ -75,6 +75,8 @@ class EngineMetrics:
     first_tokens_total: float | None = None
     """Requests whose prefill has ended."""
     generation_tokens_total: float | None = None
+    iterations_total: float | None = None
+    """Steps of the engine: how many times it has run its model."""
     prefix_cache_queries_total: float | None = None
     prefix_cache_hits_total: float | None = None
     energy_millijoules: float | None = None

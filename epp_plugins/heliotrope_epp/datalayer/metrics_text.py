@@ -46,6 +46,7 @@ class MetricNames:
     prefix_cache_hits: bytes | None = None
     prompt_tokens_by_source: bytes | None = None
     first_tokens: bytes | None = None
+    iterations: bytes | None = None
     sleep_state: bytes | None = None
 
 
@@ -62,6 +63,8 @@ VLLM = MetricNames(
     prefix_cache_hits=b"vllm:prefix_cache_hits_total",
     prompt_tokens_by_source=b"vllm:prompt_tokens_by_source_total",
     first_tokens=b"vllm:time_to_first_token_seconds_count",
+    # A histogram in spite of its name: one observation per step, of the tokens in it.
+    iterations=b"vllm:iteration_tokens_total_count",
     sleep_state=b"vllm:engine_sleep_state",
 )
 
@@ -101,6 +104,7 @@ def engine_metrics(page: bytes, names: MetricNames, scraped_s: float) -> EngineM
         computed_prompt_tokens_total=_computed(page, names),
         first_tokens_total=_total(page, names.first_tokens),
         generation_tokens_total=_total(page, names.generation_tokens),
+        iterations_total=_total(page, names.iterations),
         prefix_cache_queries_total=_total(page, names.prefix_cache_queries),
         prefix_cache_hits_total=_total(page, names.prefix_cache_hits),
         energy_millijoules=_total(page, ENERGY_COUNTER),

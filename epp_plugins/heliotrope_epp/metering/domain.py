@@ -14,8 +14,9 @@ from heliotrope.engine.attribution import Split, largest_remainder, split
 from heliotrope.engine.counters import CounterGroup, CounterLimits, Refusal, Span
 from heliotrope.units import joules_from_millijoules, joules_from_watts
 from heliotrope_epp.metering.followed import Followed
+from heliotrope_epp.metering.steps import Steps, metered_steps
 from heliotrope_epp.metering.timeline import Folded, Timeline
-from heliotrope_epp.outcomes.energy import MeteredInterval
+from heliotrope_epp.outcomes.energy import MeteredInterval, MeteredSteps, NoSteps
 
 _NAN = float("nan")
 
@@ -30,6 +31,7 @@ class _Account:
     units: list[float] = field(default_factory=lambda: [0.0] * 6)
     known: bool = True
     asleep: bool = False
+    steps: Steps = field(default_factory=Steps)
 
     def add(self, folded: Folded, share: float) -> None:
         for followed, joules in folded.lines.items():
@@ -40,6 +42,7 @@ class _Account:
             self.units[i] += share * units
         self.known = self.known and folded.known
         self.asleep = self.asleep or folded.asleep
+        self.steps.add(folded.steps, share)
 
     @property
     def joules(self) -> float:
@@ -194,7 +197,7 @@ class Domain:
         accounts = interval.accounts
         known = whole and all(account.known for account in accounts.values())
         if span.refusal is not None or self.stranger or not known:
-            self._report(span, accounts, None)
+            self._report(span, accounts, None, NoSteps.NOT_SHARED_OUT)
             return
         seconds = span.end_s - span.start_s
         idle_s = max(seconds - max(account.busy_s for account in accounts.values()), 0.0)
@@ -208,13 +211,15 @@ class Domain:
             idle_seconds=idle_s,
             seconds=seconds,
         )
-        self._report(span, accounts, parts)
+        self._report(span, accounts, parts, _steps(accounts, parts, busy_share=1.0 - idle_s / seconds))
         self._credit(span, accounts, parts, busy_s=seconds - idle_s)
         for member in self.members:
             member.cover(span.start_s, span.end_s)
         self._learn(span, accounts, idle_s)
 
-    def _report(self, span: Span, accounts: Mapping[Timeline, _Account], parts: Split | None) -> None:
+    def _report(
+        self, span: Span, accounts: Mapping[Timeline, _Account], parts: Split | None, steps: MeteredSteps | NoSteps
+    ) -> None:
         """One `MeteredInterval` per engine; what none of them can be charged with is split evenly."""
         assert span.millijoules is not None
         even = [1.0] * len(accounts)
@@ -245,6 +250,7 @@ class Domain:
                 idle_millijoules=idle[i],
                 unattributed_millijoules=nobodys[i],
                 host_joules=_NAN if engine is None else joules_from_watts(engine.host_watts, span.end_s - span.start_s),
+                steps=steps,
             )
             self.books.add(metered)
             self._metered(metered)
@@ -278,3 +284,13 @@ class Domain:
             member.learned.worked(np.array(account.units), joules, seconds, idle_s)
         elif account.busy_s == 0.0 and not account.asleep:
             member.learned.idle(joules, seconds)
+
+
+def _steps(accounts: Mapping[Timeline, _Account], parts: Split, *, busy_share: float) -> MeteredSteps | NoSteps:
+    if len(accounts) != 1:
+        return NoSteps.SHARED
+    ((member, account),) = accounts.items()
+    if account.asleep:
+        return NoSteps.ASLEEP
+    joules = joules_from_millijoules(float(sum(parts.parts)))
+    return metered_steps(member.state.traits, account.units, account.steps, joules=joules, busy_share=busy_share)

@@ -15,6 +15,7 @@ from heliotrope_epp.datalayer.endpoint import EngineMetrics
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.metering.balance import Balance
 from heliotrope_epp.metering.followed import Followed
+from heliotrope_epp.metering.steps import Steps, steps_between, unknown_steps
 from heliotrope_epp.metering.work import Work, decode_work, prefill_work
 
 _TOKENS_PER_SECOND_WITHOUT_MODEL = 8_000.0
@@ -39,6 +40,7 @@ class Slice:
     """Share of its ends at which the engine had requests of others."""
     context: float = 0.0
     """Cached tokens per running request at its end; 0 where unknown."""
+    steps: Steps | None = None
     works: dict[Followed, Work] = field(default_factory=dict)
 
     @property
@@ -72,6 +74,7 @@ class Folded:
     known: bool = True
     """False where the engine's tokens are unknown: then nobody knows what is ours."""
     asleep: bool = False
+    steps: Steps = field(default_factory=Steps)
 
 
 class Timeline:
@@ -145,6 +148,7 @@ class Timeline:
         return True
 
     def _count(self, ended: Slice, before: EngineMetrics, page: EngineMetrics, computed: float | None) -> None:
+        ended.steps = steps_between(before, page)
         ended.prompt_tokens = _risen(self._computed, computed)
         ended.prompts = _risen(before.first_tokens_total, page.first_tokens_total)
         ended.generated = _risen(before.generation_tokens_total, page.generation_tokens_total)
@@ -258,6 +262,7 @@ class Timeline:
     def _folded(self, ended: Slice) -> Folded:
         folded = Folded(ended.start_s, ended.end_s, busy_s=self._busy_seconds(ended))
         folded.asleep = self._page is not None and bool(self._page.asleep)
+        folded.steps = ended.steps or unknown_steps(ended.seconds)
         for followed in self._unwatched:
             self._guess(followed, ended)
         whole = Work()

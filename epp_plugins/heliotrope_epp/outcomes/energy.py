@@ -1,6 +1,9 @@
 """What energy counters say: of one request, and of one interval of one endpoint."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from heliotrope.decide.candidates import FloatColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,43 @@ class RequestEnergy:
     """Time × the share of its engines' accelerators that was its own (SCI's resource share)."""
     coverage: float
     """Share of its time, in [0, 1], for which a counter was there and believable."""
+
+
+class NoSteps(StrEnum):
+    """Why an interval says nothing of the energy of its engine's steps."""
+
+    NOT_SHARED_OUT = "not-shared-out"
+    """Counters or tokens could not be believed, or somebody unknown has one of the accelerators too."""
+    SHARED = "shared"
+    """Several engines share its accelerators: nobody knows whose step drew what."""
+    ASLEEP = "asleep"
+    IDLE = "idle"
+    """No work, or no step that ended."""
+    UNCOUNTED = "uncounted"
+    """The engine does not say how many steps there were, or started again."""
+    MOSTLY_IDLE = "mostly-idle"
+    """Too little of it was work: what was idle is not known well enough to be taken off."""
+    TOO_FEW = "too-few"
+    """So few steps that those cut off by its ends matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredSteps:
+    """The steps of one engine in an interval."""
+
+    count: float
+    """How many ended in it, as the engine counts them."""
+    joules: float
+    """What all of them drew, for whomever: the interval's energy without idle energy."""
+    busy_share: float
+    """Share of the interval, in [0, 1], with work."""
+    features: FloatColumn = field(repr=False, compare=False)
+    """The row of the mean step (`heliotrope.predict.features.step_rows`)."""
+
+    @property
+    def mean_joules(self) -> float:
+        """Of one step."""
+        return self.joules / self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +82,4 @@ class MeteredInterval:
     """Drawn, but over a gap or a reset in which nobody knows by whom."""
     host_joules: float
     """The host's share over the same time, from the engine model; NaN where unknown."""
+    steps: MeteredSteps | NoSteps = NoSteps.UNCOUNTED
