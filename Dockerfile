@@ -39,7 +39,9 @@ COPY cli cli
 COPY data/argonne-llm-inference-bench data/argonne-llm-inference-bench
 COPY data/azure-llm-2023 data/azure-llm-2023
 COPY data/carbon data/carbon
+COPY data/electricitymaps-umass data/electricitymaps-umass
 COPY data/ml-energy-leaderboard-v2 data/ml-energy-leaderboard-v2
+COPY data/mooncake-fast25 data/mooncake-fast25
 COPY data/splitwise-sim data/splitwise-sim
 COPY data/vidur data/vidur
 RUN echo hatchling==${HATCHLING_VERSION} > /tmp/constraints.txt \

@@ -1,0 +1,1 @@
+"""Re-runs published studies and prints the paper's figures beside ours."""
