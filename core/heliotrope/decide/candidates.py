@@ -4,7 +4,7 @@ A plan is an endpoint with a way to come by the KV cache. The first rows are the
 caches; plans that fetch blocks from elsewhere to one of them follow, so that an endpoint may stand in several rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from heliotrope.cache.action import KvAction
 from heliotrope.carbon.footprint import Embodied as Embodied
 from heliotrope.carbon.signal import CarbonSignal
-from heliotrope.engine.model import EngineModel
 
 FloatColumn = NDArray[np.float64]
 FloatMatrix = NDArray[np.float64]
 BoolColumn = NDArray[np.bool_]
+IntColumn = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,14 @@ class Candidates:
     """
 
     endpoints: tuple[str, ...]
+    endpoint_count: int
+    """The first so many rows are the endpoints, each once."""
     regions: tuple[str | None, ...]
-    engines: tuple[EngineModel | None, ...]
-    """None: no step model is known for this endpoint."""
+    region_names: tuple[str, ...]
+    region_codes: IntColumn
+    """Position of each plan's region in `region_names`; -1 where it is unknown."""
+    engine_rows: FloatMatrix
+    """Row i is `heliotrope.engine.coefficients` of what serves there, shape (n, C); NaN: no step model is known."""
     running: FloatColumn
     """Sequences in the batch."""
     waiting: FloatColumn
@@ -75,7 +80,9 @@ class Candidates:
     price_per_hour: FloatColumn
     base_score: FloatColumn
     """The weighted score of the scorers, higher is better."""
-    embodied: tuple[Embodied | None, ...]
+    embodied_grams: FloatColumn
+    """Of one replica; NaN where nobody states them. So is its lifetime."""
+    embodied_lifetime_seconds: FloatColumn
     region_views: Mapping[str, RegionView]
     hardware_rows: FloatMatrix
     """Row i is `heliotrope.decide.rows.describe` of what endpoint i runs on; shape (n, H)."""
@@ -89,6 +96,10 @@ class Candidates:
     sm_clock_mhz: FloatColumn
     seconds_since_piece: FloatColumn
     """Since a piece of an answer came from there: tells where in its step the engine is."""
+    recent_running: FloatColumn
+    """Sequences in the batch, smoothed (`heliotrope.predict.recent_load`)."""
+    recent_prompt_tokens_per_second: FloatColumn
+    """Prompt tokens that the engine computes for everybody, smoothed likewise."""
     kv_actions: tuple[KvAction, ...]
     kv_sources: tuple[str | None, ...]
     """The endpoint that blocks are pulled from; None where the plan pulls none."""
@@ -99,3 +110,9 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.endpoints)
+
+
+def region_index(regions: Sequence[str | None]) -> tuple[tuple[str, ...], IntColumn]:
+    """The distinct regions, and the position of each row's among them; -1 for None."""
+    codes = {name: code for code, name in enumerate(dict.fromkeys(name for name in regions if name is not None))}
+    return tuple(codes), np.array([-1 if name is None else codes[name] for name in regions], dtype=np.intp)

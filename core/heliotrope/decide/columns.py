@@ -4,13 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heliotrope.decide.candidates import BoolColumn, FloatColumn
+from heliotrope.decide.candidates import BoolColumn, FloatColumn, FloatMatrix
 
 
 @dataclass(slots=True)
 class Columns:
     """One value per candidate, NaN until somebody knows it; names as in `Estimates`."""
 
+    table: FloatMatrix
+    """The columns down to `batch` as its lines, in this order: shape (11, n)."""
     ttft: FloatColumn
     tpot: FloatColumn
     queue_ttft: FloatColumn
@@ -27,5 +29,5 @@ class Columns:
     @classmethod
     def unknown(cls, n: int) -> "Columns":
         """Nothing is known of n candidates."""
-        a, b, c, d, e, f, g, h, i, j, k = np.full((11, n), np.nan)
-        return cls(a, b, c, d, e, f, g, h, i, j, k, np.ones(n, dtype=np.bool_))
+        table = np.full((11, n), np.nan)
+        return cls(table, *table, np.ones(n, dtype=np.bool_))

@@ -31,12 +31,13 @@ from heliotrope.decide.learned import apply_models
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.rows import decision_rows
-from heliotrope.engine.model import EngineModel
 from heliotrope.predict.targets import Target
 from heliotrope.units import grams_co2e
 
 if TYPE_CHECKING:
     from heliotrope.predict.models import LearnedModels
+
+NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +91,30 @@ def estimate(
         now_unix_s: the time of the decision, for carbon forecasts.
         models: learned models; where one answers, it takes the analytic model's place.
     """
+    from heliotrope.decide.kernel import analytic
+
     n = len(candidates)
     columns = Columns.unknown(n)
-    pool_concurrency = float(np.nansum(candidates.running) + np.nansum(candidates.waiting))
-    for engine in {id(e): e for e in candidates.engines if e is not None}.values():
-        rows = np.fromiter((i for i, e in enumerate(candidates.engines) if e is engine), dtype=np.intp)
-        _fill(columns, rows, engine, request, candidates, pool_concurrency)
-    rtt = np.array([_rtt(candidates, name) for name in candidates.regions])
-    columns.ttft += rtt
+    regions = _Regions(candidates)
+    first = candidates.endpoint_count
+    analytic(
+        candidates.engine_rows,
+        candidates.running,
+        candidates.waiting,
+        candidates.waiting_tokens,
+        candidates.oldest_waiting_seconds,
+        candidates.kv_tokens,
+        candidates.prefill_duty,
+        candidates.cached_tokens,
+        candidates.transfer_seconds,
+        candidates.transfer_joules,
+        regions.rtt_seconds,
+        float(request.prompt_tokens),
+        request.expected_output_tokens,
+        float(np.nansum(candidates.running[:first]) + np.nansum(candidates.waiting[:first])),
+        columns.table,
+        columns.kv_fits,
+    )
     features = decision_rows(
         request,
         candidates,
@@ -108,11 +125,11 @@ def estimate(
     )
     learned = apply_models(models, features, columns, candidates)
     service = columns.ttft + request.expected_output_tokens * columns.tpot
-    pue, wue, intensity = _region_columns(candidates, service, now_unix_s)
-    grams = grams_co2e(columns.energy, pue, intensity)
+    intensity = regions.intensity_g_per_kwh(now_unix_s, _longest(service))
+    grams = grams_co2e(columns.energy, regions.pue(), intensity)
     reserved = service / np.maximum(columns.batch, 1.0)
     if policy.include_embodied:
-        grams = grams + _embodied_grams(candidates, reserved)
+        grams += embodied_grams(candidates.embodied_grams, candidates.embodied_lifetime_seconds, reserved)
     return Estimates(
         ttft_seconds=columns.ttft,
         tpot_seconds=columns.tpot,
@@ -127,7 +144,7 @@ def estimate(
         batch=columns.batch,
         intensity_g_per_kwh=intensity,
         grams_co2e=grams,
-        water_liters=water_liters(columns.energy, wue),
+        water_liters=water_liters(columns.energy, regions.wue_l_per_kwh()),
         cost=hardware_cost(candidates.price_per_hour, reserved),
         kv_fits=columns.kv_fits,
         features=features,
@@ -135,108 +152,36 @@ def estimate(
     )
 
 
-def _fill(
-    columns: Columns,
-    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
-    engine: EngineModel,
-    request: RequestProfile,
-    candidates: Candidates,
-    pool_concurrency: float,
-) -> None:
-    running, waiting = candidates.running[rows], candidates.waiting[rows]
-    queued = candidates.waiting_tokens[rows]
-    kv = candidates.kv_tokens[rows]
-    duty = np.clip(candidates.prefill_duty[rows], 0.0, 0.95)
-    out = max(request.expected_output_tokens, 1.0)
-    uncached = np.maximum(request.prompt_tokens - candidates.cached_tokens[rows], 1.0)
-    context = request.prompt_tokens + out / 2.0
-    ahead = running + waiting
-    step = engine.decode_seconds(np.minimum(ahead, engine.max_num_seqs), kv)
-    batch_after = np.minimum(ahead + 1.0, float(engine.max_num_seqs))
-    decode = engine.decode_seconds(batch_after, kv + request.prompt_tokens)
+class _Regions:
+    """Columns of what is known of each plan's region."""
 
-    # A slot or KV space frees whenever a running sequence ends: on average every out · t_step / B seconds.
-    seconds_per_departure = out * step / np.maximum(running, 1.0) / (1.0 - duty)
-    over_slots = np.maximum(ahead + 1.0 - engine.max_num_seqs, 0.0)
-    kv_need = kv + queued + request.prompt_tokens + out - engine.kv_capacity_tokens
-    over_kv = np.maximum(kv_need, 0.0) / np.maximum(kv / np.maximum(running, 1.0), 1.0)
-    departures = np.maximum(over_slots, over_kv)
-    wait = departures * seconds_per_departure
+    def __init__(self, candidates: Candidates) -> None:
+        self._views = [candidates.region_views.get(name) for name in candidates.region_names]
+        self._codes = candidates.region_codes
+        self.rtt_seconds = self._column([0.0 if view is None else view.rtt_seconds for view in self._views], 0.0)
 
-    mean_queued = queued / np.maximum(waiting, 1.0)
-    prefill = engine.prefill_seconds(uncached + queued, waiting + 1.0, uncached**2 + waiting * mean_queued**2)
-    queued_prefill = engine.prefill_seconds(queued, waiting, waiting * mean_queued**2)
-    until_own_step = 0.5 * step + queued_prefill
-    ttft = wait + 0.5 * step + prefill + until_own_step * duty / (1.0 - duty)
-    columns.ttft[rows] = ttft
-    # Departures come at random, so waiting for k of them spreads by wait / √k; a step is met at a uniform point.
-    spread = np.sqrt(
-        (engine.error.prefill_seconds * prefill) ** 2
-        + (step / np.sqrt(12.0)) ** 2
-        + wait * wait / np.maximum(departures, 1.0)
-    )
-    columns.ttft_error[rows] = spread / ttft
-    columns.queue_ttft[rows] = np.where(
-        waiting > 0.0,
-        candidates.oldest_waiting_seconds[rows] + step + _one_step(engine, uncached + queued, waiting + 1.0),
-        waiting * 0.0,
-    )
-    columns.tpot[rows] = (decode + queued_prefill / out) / (1.0 - duty)
+    def pue(self) -> FloatColumn:
+        """NaN where the region is unknown; so for the next two."""
+        return self._column([NAN if view is None else view.pue for view in self._views])
 
-    # Sharing: the batch that this endpoint reaches when the pool's load is consolidated on it.
-    shared = np.minimum(np.maximum(ahead + 1.0, pool_concurrency + 1.0), float(engine.max_num_seqs))
-    prefill_joules = engine.prefill_joules(uncached)
-    columns.prefill_joules[rows] = prefill_joules
-    columns.batch[rows] = shared
-    columns.energy[rows] = prefill_joules + out * engine.decode_joules(shared, shared * context) / shared
-    # While it is served the endpoint fills from the batch of now to the shared one, evenly for all that is known.
-    met = 0.5 * (batch_after + shared)
-    columns.attributed[rows] = prefill_joules + out * engine.decode_joules(met, met * context) / met
+    def wue_l_per_kwh(self) -> FloatColumn:
+        """See `pue`."""
+        return self._column([NAN if view is None else view.wue_l_per_kwh for view in self._views])
 
-    # An engine that is idle now would have drawn its idle power meanwhile; a busy one draws its base anyway.
-    idle_share = np.clip(1.0 - ahead, 0.0, 1.0)
-    alone = engine.decode_joules(1.0, context) - engine.idle_watts * engine.decode_seconds(1.0, context)
-    busy = engine.decode_joules(batch_after, kv + context) - engine.decode_joules(batch_after - 1.0, kv)
-    standing = engine.idle_watts * engine.prefill_seconds(uncached)
-    decode_joules = out * (idle_share * alone + (1.0 - idle_share) * busy)
-    columns.incremental[rows] = prefill_joules - idle_share * standing + decode_joules
-    columns.tpot_error[rows] = engine.error.decode_seconds
-    columns.energy_error[rows] = engine.error.step_joules
-    columns.kv_fits[rows] = request.prompt_tokens + out <= engine.kv_capacity_tokens
+    def intensity_g_per_kwh(self, now_unix_s: float, duration_s: float) -> FloatColumn:
+        """Expected over the coming `duration_s`; NaN unless the signal is fresh."""
+        expected = [
+            None if view is None else view.signal.expected_g_per_kwh(now_unix_s, duration_s) for view in self._views
+        ]
+        return self._column([NAN if value is None else value for value in expected])
+
+    def _column(self, values: list[float], unknown: float = NAN) -> FloatColumn:
+        # Code -1 takes the last one.
+        column: FloatColumn = np.array([*values, unknown])[self._codes]
+        return column
 
 
-def _one_step(engine: EngineModel, tokens: FloatColumn, requests: FloatColumn) -> FloatColumn:
-    """Time of the prefill step that begins with these tokens: all of them, or the engine's budget."""
-    taken = np.minimum(tokens, float(engine.max_num_batched_tokens))
-    return engine.prefill_seconds(taken, requests, taken * taken / np.maximum(requests, 1.0))
-
-
-def _rtt(candidates: Candidates, region: str | None) -> float:
-    view = candidates.region_views.get(region) if region is not None else None
-    return 0.0 if view is None else view.rtt_seconds
-
-
-def _region_columns(
-    candidates: Candidates, service_seconds: FloatColumn, now_unix_s: float
-) -> tuple[FloatColumn, FloatColumn, FloatColumn]:
-    n = len(candidates)
-    pue, wue, intensity = np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan)
-    expected: dict[str, float | None] = {}
-    longest = float(np.nanmax(service_seconds, initial=0.0)) if np.isfinite(service_seconds).any() else 0.0
-    for i, name in enumerate(candidates.regions):
-        view = candidates.region_views.get(name) if name is not None else None
-        if view is None or name is None:
-            continue
-        pue[i], wue[i] = view.pue, view.wue_l_per_kwh
-        if name not in expected:
-            expected[name] = view.signal.expected_g_per_kwh(now_unix_s, longest)
-        value = expected[name]
-        if value is not None:
-            intensity[i] = value
-    return pue, wue, intensity
-
-
-def _embodied_grams(candidates: Candidates, reserved_seconds: FloatColumn) -> FloatColumn:
-    known = [(np.nan, np.nan) if e is None else (e.grams_co2e, e.lifetime_seconds) for e in candidates.embodied]
-    grams, lifetimes = np.array(known, dtype=np.float64).reshape(-1, 2).T
-    return embodied_grams(grams, lifetimes, reserved_seconds)
+def _longest(seconds: FloatColumn) -> float:
+    """0 where none is known."""
+    longest = float(np.fmax.reduce(seconds, initial=0.0))
+    return longest if longest < np.inf else 0.0

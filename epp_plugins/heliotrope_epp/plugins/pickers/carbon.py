@@ -16,18 +16,16 @@ from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.request import RequestProfile
-from heliotrope.predict.features import hardware_matrix
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.plugins.context import CarbonContext
 from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
+from heliotrope_epp.plugins.pickers.fixed import FixedColumns, FixedColumnsCache
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
 
 CARBON_PICKER = "carbon-picker"
 
 NEVER = frozenset({Loss.REGION, Loss.QUALITY, Loss.CAPACITY})
 """Constraints that hold for fallbacks too: a gateway's retry must not leave the allowed regions."""
-
-NAN = float("nan")
 
 
 class CarbonPicker:
@@ -45,6 +43,7 @@ class CarbonPicker:
         self._context = context
         self._random = random
         self._models = models
+        self._fixed = FixedColumnsCache()
 
     def evaluate(
         self,
@@ -58,7 +57,7 @@ class CarbonPicker:
         policy = self._context.policy()
         if policy is None:
             return None
-        candidates = candidates_of(options, scores, self._context.regions())
+        candidates = candidates_of(options, scores, self._context.regions(), self._fixed.of(options))
         return decide(
             request_profile(request), candidates, policy, now_unix_s, assignment=assignment, models=self._models()
         )
@@ -96,14 +95,27 @@ def request_profile(request: LlmRequest) -> RequestProfile:
     )
 
 
-def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mapping[str, RegionView]) -> Candidates:
-    """The options as columns, in their order; what is unknown is NaN or None."""
+def candidates_of(
+    options: Sequence[Option],
+    scores: FloatColumn,
+    regions: Mapping[str, RegionView],
+    fixed: FixedColumns | None = None,
+) -> Candidates:
+    """The options as columns, in their order; what is unknown is NaN or None.
+
+    `fixed` are the columns of these options that only change with the resources, if they are at hand.
+    """
+    if fixed is None:
+        fixed = FixedColumnsCache().of(options)
     loads = [option.load for option in options]
-    traits = [option.state.traits for option in options]
+    n = len(options)
     return Candidates(
-        endpoints=tuple(option.key for option in options),
-        regions=tuple(t.region for t in traits),
-        engines=tuple(t.engine for t in traits),
+        endpoints=fixed.endpoints,
+        endpoint_count=n,
+        regions=fixed.regions,
+        region_names=fixed.region_names,
+        region_codes=fixed.region_codes,
+        engine_rows=fixed.engine_rows,
         running=np.array([load.running for load in loads], dtype=np.float64),
         waiting=np.array([load.waiting for load in loads], dtype=np.float64),
         waiting_tokens=np.array([load.waiting_tokens for load in loads], dtype=np.float64),
@@ -111,26 +123,29 @@ def candidates_of(options: Sequence[Option], scores: FloatColumn, regions: Mappi
         kv_tokens=np.array([load.kv_tokens for load in loads], dtype=np.float64),
         prefill_duty=np.array([load.prefill_duty for load in loads], dtype=np.float64),
         cached_tokens=np.array([option.cached_tokens for option in options], dtype=np.float64),
-        quality=np.array([NAN if t.quality is None else t.quality for t in traits], dtype=np.float64),
-        price_per_hour=np.array(
-            [NAN if t.price_per_hour is None else t.price_per_hour for t in traits], dtype=np.float64
-        ),
+        quality=fixed.quality,
+        price_per_hour=fixed.price_per_hour,
         base_score=scores,
-        embodied=tuple(t.embodied for t in traits),
+        embodied_grams=fixed.embodied_grams,
+        embodied_lifetime_seconds=fixed.embodied_lifetime_seconds,
         region_views=regions,
-        hardware_rows=hardware_matrix([t.hardware_row for t in traits]),
+        hardware_rows=fixed.hardware_rows,
         prefill_tokens_in_flight=np.array([load.prefill_tokens_in_flight for load in loads], dtype=np.float64),
         decode_tokens_in_flight=np.array([load.decode_tokens_in_flight for load in loads], dtype=np.float64),
         kv_capacity_tokens=np.array([load.kv_capacity_tokens for load in loads], dtype=np.float64),
         power_watts=np.array([load.power_watts for load in loads], dtype=np.float64),
         sm_clock_mhz=np.array([load.sm_clock_mhz for load in loads], dtype=np.float64),
         seconds_since_piece=np.array([load.seconds_since_piece for load in loads], dtype=np.float64),
+        recent_running=np.array([load.recent_running for load in loads], dtype=np.float64),
+        recent_prompt_tokens_per_second=np.array(
+            [load.recent_prompt_tokens_per_second for load in loads], dtype=np.float64
+        ),
         kv_actions=tuple(
             KvAction.ROUTE_TO_OWNER if option.cached_tokens > 0.0 else KvAction.RECOMPUTE for option in options
         ),
-        kv_sources=(None,) * len(options),
-        transfer_seconds=np.zeros(len(options)),
-        transfer_joules=np.zeros(len(options)),
+        kv_sources=(None,) * n,
+        transfer_seconds=np.zeros(n),
+        transfer_joules=np.zeros(n),
     )
 
 

@@ -6,10 +6,11 @@ import numpy as np
 
 from heliotrope.cache.action import KvAction
 from heliotrope.carbon.signal import ABSENT, CarbonSignal, EmissionFactor, Reading, SignalType
-from heliotrope.decide.candidates import Candidates, Embodied, Hardware, RegionView
+from heliotrope.decide.candidates import Candidates, Hardware, RegionView, region_index
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.rows import describe
+from heliotrope.engine.coefficients import coefficients, unknown_coefficients
 from heliotrope.engine.model import (
     ClockResponse,
     DecodeTime,
@@ -70,10 +71,14 @@ def pool(
 
     batch = np.array(np.broadcast_to(np.asarray(running, dtype=np.float64), (n,)))
     models = tuple(engines) if engines is not None else (ENGINE,) * n
+    names, codes = region_index(regions)
     return Candidates(
         endpoints=tuple(f"e{i}" for i in range(n)),
+        endpoint_count=n,
         regions=tuple(regions),
-        engines=models,
+        region_names=names,
+        region_codes=codes,
+        engine_rows=np.stack([unknown_coefficients() if e is None else coefficients(e) for e in models]),
         running=batch,
         waiting=column("waiting", 0.0),
         waiting_tokens=column("waiting_tokens", 0.0),
@@ -84,7 +89,8 @@ def pool(
         quality=column("quality", 1.0),
         price_per_hour=column("price_per_hour", 4.0),
         base_score=column("base_score", 0.5),
-        embodied=(Embodied(164_000.0, 4 * 365 * 86400.0),) * n,
+        embodied_grams=column("embodied_grams", 164_000.0),
+        embodied_lifetime_seconds=column("embodied_lifetime_seconds", 4 * 365 * 86400.0),
         region_views=views,
         hardware_rows=hardware_matrix([describe(HARDWARE, engine).row() for engine in models]),
         prefill_tokens_in_flight=column("prefill_tokens_in_flight", 0.0),
@@ -93,6 +99,8 @@ def pool(
         power_watts=column("power_watts", np.nan),
         sm_clock_mhz=column("sm_clock_mhz", np.nan),
         seconds_since_piece=column("seconds_since_piece", np.nan),
+        recent_running=column("recent_running", np.nan),
+        recent_prompt_tokens_per_second=column("recent_prompt_tokens_per_second", np.nan),
         kv_actions=(KvAction.RECOMPUTE,) * n,
         kv_sources=(None,) * n,
         transfer_seconds=column("transfer_seconds", 0.0),

@@ -96,7 +96,7 @@ def test_nothing_feasible_says_why() -> None:
 
 
 def test_unknown_is_nan_and_never_zero() -> None:
-    known = Traits("ns/v", "a", ENGINE, 0.9, 4.0, Embodied(1000.0, 1e6))
+    known = Traits("ns/v", "a", ENGINE, 0.9, 4.0, embodied=Embodied(1000.0, 1e6))
     options = [
         option(state("known", metrics=metrics(running=3.0), traits=known), cached_tokens=128.0),
         option(state("stale", metrics=metrics(age_s=60.0), traits=Traits())),
@@ -106,7 +106,8 @@ def test_unknown_is_nan_and_never_zero() -> None:
     columns = candidates_of(options, scores, {"a": region("a", 1.0)})
     assert columns.endpoints == ("default/known", "default/stale", "default/never")
     assert columns.regions == ("a", None, None)
-    assert columns.engines == (ENGINE, None, ENGINE)
+    assert np.isfinite(columns.engine_rows).all(axis=1).tolist() == [True, False, True]
+    assert np.isnan(columns.engine_rows[1]).all()
     assert columns.running.tolist()[0] == 3.0
     for column in (columns.running, columns.waiting, columns.waiting_tokens, columns.kv_tokens, columns.prefill_duty):
         assert np.isnan(column[1:]).all()
@@ -116,7 +117,9 @@ def test_unknown_is_nan_and_never_zero() -> None:
         assert np.isnan(column[1:]).all()
     assert columns.cached_tokens.tolist() == [128.0, 0.0, 0.0]
     assert columns.base_score is scores
-    assert columns.embodied == (known.embodied, None, None)
+    for column, value in ((columns.embodied_grams, 1000.0), (columns.embodied_lifetime_seconds, 1e6)):
+        assert column[0] == value
+        assert np.isnan(column[1:]).all()
 
 
 def test_endpoints_of_unknown_load_come_after_known_ones() -> None:

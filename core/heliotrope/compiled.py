@@ -1,0 +1,25 @@
+"""Loops over many rows as machine code, where numba is installed; as Python, much slower but the same, where it is not.
+
+Modules that use this are imported when the first call needs them: numba takes a second and about 120 MB.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def compiled(function: Function) -> Function:
+    """Decorates a function of numbers and numpy arrays; it is compiled at its first call.
+
+    Machine code is kept in numba's cache folder where one can be written, else compiled again in every process.
+    """
+    try:
+        from numba import njit
+    except ImportError:
+        return function
+    try:
+        machine_code = njit(cache=True, error_model="numpy")(function)
+    except (RuntimeError, OSError):  # no folder for the cache, or one that cannot be written
+        machine_code = njit(error_model="numpy")(function)
+    return machine_code  # type: ignore[no-any-return]
