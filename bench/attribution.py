@@ -1,6 +1,9 @@
-"""How wrong attributed joules are: the picker's meter on the simulator's engine, against each request's true share.
+"""How wrong attributed joules are: the picker's meter on the simulator's engine, against the true shares.
 
     uv run python bench/attribution.py [--quick] [--output build/bench/attribution.json]
+
+Joules of requests against each one's true share; the mean joules of an interval's steps, which learning takes, against
+the true mean; and models trained on the latter against single steps of other runs.
 
 Virtual time, so the machine's speed does not enter: the meter runs its real code, sees what a picker sees (pages each
 0.2 s, progress of streams, bytes for tokens, usage at the end) and the engine's energy counter at the stated interval.
@@ -9,7 +12,7 @@ Requests are those of the recorded trace of conversations, with arrivals as a Po
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from typing import Any
 import numpy as np
 from machine import describe
 from metered_engine import UNIX_OFFSET_S, Arrival, MeteredEngine
+from step_labels import StepLabels, StepModel, step_labels, step_model
 
 from heliotrope.engine import profiles
 from heliotrope.engine.model import EngineModel
@@ -79,6 +83,7 @@ class Result:
     """Energy that was taken for other clients', of which there are none."""
     idle_error: float
     """Relative to the busy energy."""
+    steps: StepLabels
 
 
 def capacity(model: EngineModel, trace: Sequence[TraceRequest]) -> float:
@@ -123,14 +128,18 @@ def wrong(model: EngineModel) -> EngineModel:
     )
 
 
+def believed(model: EngineModel, known: str) -> EngineModel | None:
+    """What the picker has of the engine, by the name in `Setting.known`."""
+    return {"profile": model, "wrong": wrong(model), "none": None}[known]
+
+
 def measure(model: EngineModel, setting: Setting, arrivals: Sequence[Arrival], seed: int) -> Result:
     """Run one setting.
 
     Raises:
         RuntimeError: if parts and counters do not add up, or a request has no energy.
     """
-    known = {"profile": model, "wrong": wrong(model), "none": None}[setting.known]
-    engine = MeteredEngine(model, known=known, counter_s=setting.counter_seconds)
+    engine = MeteredEngine(model, known=believed(model, setting.known), counter_s=setting.counter_seconds)
     outcomes = engine.run(arrivals)
     (picker,) = engine.pickers
     judged = [outcome for outcome in outcomes if outcome.arrival.at_s >= WARM_UP_SECONDS + LEARN_SECONDS]
@@ -156,6 +165,7 @@ def measure(model: EngineModel, setting: Setting, arrivals: Sequence[Arrival], s
         total_error=float(got.sum() / true.sum() - 1.0),
         others_share=sum(interval.others_millijoules for interval in picker.intervals) / 1_000.0 / busy,
         idle_error=(counted_idle + uncounted_idle - idle) / busy,
+        steps=step_labels(engine, picker.intervals),
     )
 
 
@@ -179,6 +189,44 @@ def settings(*, quick: bool) -> Iterator[Setting]:
                     yield Setting(load, streamed, seconds, known)
 
 
+def model_of_steps(
+    model: EngineModel, known: str, trace: Sequence[TraceRequest], most: float, requests: int
+) -> StepModel:
+    """Train on the intervals of some runs and judge by others, each of them over all loads."""
+
+    def run(load: float, seed: int) -> MeteredEngine:
+        engine = MeteredEngine(model, known=believed(model, known), counter_s=1.0)
+        engine.run(load_of(trace, most * load, requests=requests, streamed=True, seed=seed))
+        return engine
+
+    training = [run(load, 100 + i) for i, load in enumerate(LOADS)]
+    return step_model(training, [run(load, 200 + i) for i, load in enumerate(LOADS)])
+
+
+def _print_steps(results: Sequence[tuple[Setting, StepLabels]]) -> None:
+    print("\nerrors of the mean joules of an interval's steps in %; intervals that learning takes, of those with work")
+    print(f"{'profile':8} {'answers':9} {'load':>5} {'counter':>8} {'taken':>10} {'median':>7} {'90 %':>6} {'bias':>6}")
+    for setting, steps in results:
+        print(
+            f"{setting.known:8} {'streamed' if setting.streamed else 'whole':9} {setting.load:5.0%} "
+            f"{setting.counter_seconds:6.1f} s {f'{steps.taken}/{steps.with_work}':>10} {100 * steps.median:7.2f} "
+            f"{100 * steps.ninetieth:6.2f} {100 * steps.bias:6.2f}"
+        )
+
+
+def _print_models(models: Mapping[str, StepModel]) -> None:
+    print(
+        "\nmean |error| of the energy of steps of other runs in %: a model trained on such labels, and the picker's own"
+    )
+    print(f"{'profile':8} {'labels':>6} {'interval':>16} {'decode step':>16} {'prefill step':>16}")
+    for known, found in models.items():
+        columns = "".join(
+            f" {100 * learned:7.2f} {100 * analytic:8.2f}"
+            for learned, analytic in (found.interval, found.decode, found.prefill)
+        )
+        print(f"{known:8} {found.trained_on:6}{columns}".replace("nan", "  -"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer loads and requests")
@@ -196,9 +244,11 @@ def main() -> None:
     columns = "".join(f" {name:>22}" for name in ("median |error|", "mean |error|", "bias"))
     print(f"{'profile':8} {'answers':9} {'load':>5} {'counter':>8}{columns}")
     lines = []
+    results: list[tuple[Setting, StepLabels]] = []
     for number, setting in enumerate(settings(quick=arguments.quick)):
         arrivals = load_of(trace, most * setting.load, requests=requests, streamed=setting.streamed, seed=number)
         result = measure(model, setting, arrivals, seed=number)
+        results.append((setting, result.steps))
         lines.append({"setting": asdict(setting), "result": asdict(result)})
         print(
             f"{setting.known:8} {'streamed' if setting.streamed else 'whole':9} {setting.load:5.0%} "
@@ -206,8 +256,15 @@ def main() -> None:
             f"{result.bias.text():>22}",
             flush=True,
         )
+    _print_steps(results)
+    models = {
+        known: model_of_steps(model, known, trace, most, 150 if arguments.quick else 600)
+        for known in ("profile", "wrong", "none")
+    }
+    _print_models(models)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     document = {"machine": describe(), "profile": PROFILE, "requests_per_second_at_most": most, "lines": lines}
+    document["models_of_steps"] = {known: asdict(found) for known, found in models.items()}
     arguments.output.write_text(json.dumps(document, indent=1) + "\n")
     print(f"\nwritten to {arguments.output}")
 

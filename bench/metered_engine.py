@@ -113,7 +113,10 @@ class MeteredEngine:
         self._first_tokens = self._prompt_tokens = self._cached_tokens = self._generated = 0
         self._flying: dict[str, _InFlight] = {}
         self._ids = 0
+        self._iterations = 0
         self.outcomes: list[Outcome] = []
+        self.steps: list[StepResult] = []
+        """All that the engine made, in order."""
         self._done: list[tuple[_InFlight, str]] = []
         self.pickers = [self._picker(known, limits or MeteringSettings().limits) for _ in range(pickers)]
 
@@ -205,6 +208,8 @@ class MeteredEngine:
             self._prompt_tokens += sequence.request.prompt_tokens
             self._cached_tokens += sequence.cached_tokens
         self._generated += len(result.emitted)
+        self._iterations += 1
+        self.steps.append(result)
         for sequence in result.emitted:
             flying = self._flying[sequence.request.request_id]
             flying.delivered += 1
@@ -258,7 +263,10 @@ class MeteredEngine:
             computed_prompt_tokens_total=float(self._prompt_tokens - self._cached_tokens),
             first_tokens_total=float(self._first_tokens),
             generation_tokens_total=float(self._generated),
+            iterations_total=float(self._iterations),
             accelerators=tuple((f"gpu-{i}", (self._counter_mj + i) // gpus) for i in range(gpus)),
+            power_watts=float(engine.energy.watts(now_ns)),
+            sm_clock_mhz=float(engine.model.clock_mhz),
             asleep=False,
         )
 

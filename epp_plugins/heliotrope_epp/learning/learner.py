@@ -1,4 +1,4 @@
-"""The picker's part in learning: every finished request goes in, models for decisions come out."""
+"""The picker's part in learning: finished requests and metered intervals go in, models for decisions come out."""
 
 import asyncio
 from random import Random
@@ -13,13 +13,13 @@ from heliotrope_epp.learning.folder import StateFolder
 from heliotrope_epp.learning.holder import ModelHolder
 from heliotrope_epp.learning.keeper import ModelKeeper
 from heliotrope_epp.learning.metrics import LearningCollector
-from heliotrope_epp.learning.samples import Positions, sample_of
+from heliotrope_epp.learning.samples import Positions, believable_steps, sample_of, step_sample_of
 from heliotrope_epp.learning.settings import LearningSettings
 from heliotrope_epp.learning.shared import SharedLearning
 from heliotrope_epp.learning.store import Store
 from heliotrope_epp.learning.trainer import Trainer
 from heliotrope_epp.learning.view import LearningView, Progress, document
-from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
+from heliotrope_epp.outcomes.energy import MeteredInterval, NoSteps, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 
 SUBFOLDER = "learning"
@@ -33,6 +33,7 @@ class Learner:
         self._clock = clock
         self._progress = Progress()
         self._positions = Positions()
+        self._step_positions = Positions()
         self.holder = ModelHolder()
         self._folder = StateFolder(None if settings.state_dir is None else settings.state_dir / SUBFOLDER)
         keeper = ModelKeeper(self.holder, Store(self._folder))
@@ -58,7 +59,19 @@ class Learner:
         self._teacher.add((outcome,))
 
     def metered(self, interval: MeteredInterval) -> None:
-        """Nothing: what an endpoint drew is learned request by request."""
+        """Learn from the mean step of an interval, or count why not."""
+        steps = believable_steps(interval)
+        if isinstance(steps, NoSteps):
+            self._progress.refused_intervals[steps.value] += 1
+            return
+        position = self._step_positions.next(interval.endpoint)
+        outcome = step_sample_of(interval, steps, position, self._clock.unix())
+        if isinstance(outcome, Refusal):
+            self._progress.refused_intervals[outcome.value] += 1
+            return
+        self._progress.accepted += 1
+        self._progress.steps += 1
+        self._teacher.add((outcome,))
 
     async def prepare(self) -> None:
         """Compile what predicts, before requests come: it takes seconds of CPU that they would wait for."""

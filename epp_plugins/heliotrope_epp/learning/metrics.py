@@ -26,6 +26,9 @@ class LearningCollector(Collector):
         yield _gauge("running", "1 while it learns; 0 after a defect that the log tells.", view.progress.running)
         yield _counter("samples", "Samples that were believed.", view.progress.accepted)
         yield _counters("dropped_samples", "Requests and samples not learned from.", "reason", view.progress.refused)
+        yield _counter("step_samples", "Samples of engines' steps among those believed.", view.progress.steps)
+        intervals = "Metered intervals whose steps were not learned from."
+        yield _counters("dropped_intervals", intervals, "reason", view.progress.refused_intervals)
         yield from self._models()
         yield from self._drift()
         yield from self._state()

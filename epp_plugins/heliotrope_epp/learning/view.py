@@ -30,6 +30,10 @@ class Progress:
     """Samples since start; so for the next one."""
     refused: Counter[str] = field(default_factory=Counter)
     """By `heliotrope.predict.sample.Refusal`."""
+    steps: int = 0
+    """Of the accepted samples those of an engine's steps; counted by pickers only, as is the next one."""
+    refused_intervals: Counter[str] = field(default_factory=Counter)
+    """By `heliotrope_epp.outcomes.energy.NoSteps` or `heliotrope.predict.sample.Refusal`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,12 @@ def document(view: LearningView) -> dict[str, Any]:
     folder = view.keeper.store.folder
     result: dict[str, Any] = {
         "running": view.progress.running,
-        "samples": {"accepted": view.progress.accepted, "refused": dict(view.progress.refused)},
+        "samples": {
+            "accepted": view.progress.accepted,
+            "refused": dict(view.progress.refused),
+            "steps": view.progress.steps,
+            "refused_intervals": dict(view.progress.refused_intervals),
+        },
         "models": None if not models.current.created_unix_s else bundle_document(models.current, view.clock.unix()),
         "previous": None if models.previous is None else models.previous.digest,
         "sources": answering,
