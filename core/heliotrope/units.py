@@ -18,6 +18,7 @@ SECONDS_PER_HOUR = 3_600.0
 SECONDS_PER_DAY = 86_400.0
 MILLISECONDS_PER_SECOND = 1_000.0
 NANOSECONDS_PER_SECOND = 1_000_000_000.0
+BITS_PER_BYTE = 8.0
 
 
 def joules_from_millijoules(millijoules: Number) -> Number:
@@ -78,3 +79,8 @@ def nanoseconds_from_seconds(seconds: Number) -> Number:
 def joules_from_watts(watts: Number, seconds: Number) -> Number:
     """The J that a constant power draws in a time."""
     return watts * seconds
+
+
+def bits_from_bytes(size_bytes: Number) -> Number:
+    """The bits of a number of bytes."""
+    return size_bytes * BITS_PER_BYTE

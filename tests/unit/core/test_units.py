@@ -39,3 +39,7 @@ def test_watts_and_seconds() -> None:
     assert units.seconds_from_milliseconds(1500.0) == 1.5
     assert units.milliseconds_from_seconds(0.071) == pytest.approx(71.0)
     assert units.nanoseconds_from_seconds(0.0125) == pytest.approx(12_500_000.0)
+
+
+def test_a_byte_has_eight_bits() -> None:
+    assert units.bits_from_bytes(16.0) == 128.0
