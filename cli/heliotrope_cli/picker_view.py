@@ -42,6 +42,7 @@ class EndpointView:
             energy_millijoules=float(reading.energy_millijoules),
             power_watts=reading.power_watts,
             sm_clock_mhz=reading.sm_clock_mhz,
+            computed_prompt_tokens_total=float(reading.computed_prompt_tokens),
         )
         self._state.scraped(metrics)
 

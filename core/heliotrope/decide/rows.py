@@ -84,5 +84,7 @@ def decision_rows(
             prefill_tokens_in_flight=candidates.prefill_tokens_in_flight,
             decode_tokens_in_flight=candidates.decode_tokens_in_flight,
             seconds_since_piece=candidates.seconds_since_piece,
+            recent_running=candidates.recent_running,
+            recent_prompt_tokens_per_second=candidates.recent_prompt_tokens_per_second,
         ),
     )

@@ -82,6 +82,8 @@ FEATURES = (
     Feature("prefill_duty", "fraction", Group.STATE),
     Feature("batch", "requests", Group.STATE),
     Feature("seconds_since_piece", "s", Group.STATE),
+    Feature("recent_running", "requests", Group.STATE),
+    Feature("recent_prompt_tokens_per_second", "tokens/s", Group.STATE),
     Feature("sm_clock_mhz", "MHz", Group.POWER),
     Feature("power_watts", "W", Group.POWER),
     Feature("analytic_ttft_seconds", "s", Group.ANALYTIC),
@@ -227,6 +229,10 @@ class EndpointInputs:
     """Output tokens that own requests are still expected to produce."""
     seconds_since_piece: FloatColumn | float = NAN
     """Since a piece of an answer came from there: tells where in its step the engine is."""
+    recent_running: FloatColumn | float = NAN
+    """Sequences in the batch, smoothed (`heliotrope.predict.recent_load`)."""
+    recent_prompt_tokens_per_second: FloatColumn | float = NAN
+    """Prompt tokens that the engine computes for everybody, smoothed likewise."""
 
 
 def request_rows(request: RequestInputs, endpoints: EndpointInputs) -> Matrix:
@@ -253,12 +259,14 @@ def request_rows(request: RequestInputs, endpoints: EndpointInputs) -> Matrix:
     # The cap may be unknown while the batch is not; an unknown batch stays unknown.
     np.copyto(columns[14], hardware[:, _MAX_NUM_SEQS], where=columns[14] > hardware[:, _MAX_NUM_SEQS])
     columns[15] = endpoints.seconds_since_piece
-    columns[16] = endpoints.sm_clock_mhz
-    columns[17] = endpoints.power_watts
-    columns[18] = endpoints.analytic_ttft_seconds
-    columns[19] = endpoints.analytic_tpot_seconds
-    columns[20] = endpoints.analytic_request_joules
-    columns[21] = endpoints.analytic_prefill_joules
+    columns[16] = endpoints.recent_running
+    columns[17] = endpoints.recent_prompt_tokens_per_second
+    columns[18] = endpoints.sm_clock_mhz
+    columns[19] = endpoints.power_watts
+    columns[20] = endpoints.analytic_ttft_seconds
+    columns[21] = endpoints.analytic_tpot_seconds
+    columns[22] = endpoints.analytic_request_joules
+    columns[23] = endpoints.analytic_prefill_joules
     rows[:, _HARDWARE:] = hardware
     return rows
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from heliotrope.predict.recent_load import RecentLoad, after_page
 from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
 from heliotrope_epp.datalayer.inflight import InFlight
 
@@ -28,6 +29,10 @@ class Load:
     sm_clock_mhz: float = NAN
     seconds_since_piece: float = NAN
     """Since the last piece of an answer to us came from there: a step of the engine ended just before it."""
+    recent_running: float = NAN
+    """Sequences in the batch, smoothed (`heliotrope.predict.recent_load`)."""
+    recent_prompt_tokens_per_second: float = NAN
+    """Prompt tokens that the engine computes for everybody, smoothed likewise."""
 
     @property
     def requests(self) -> float:
@@ -50,6 +55,9 @@ class EndpointState:
     """Own requests when `metrics` was scraped: what the engine then had beyond them belongs to others."""
     waiting_at_scrape: int = 0
     """Of them, those that waited for their first token."""
+    recent: RecentLoad = field(default_factory=RecentLoad)
+    tells_computed: bool = False
+    """Its pages tell computed prompt tokens from cached ones: the other count is not taken in their place."""
     consecutive_failures: int = 0
     """Scrapes that failed since the last good one."""
 
@@ -88,6 +96,8 @@ class EndpointState:
             power_watts=NAN if metrics.power_watts is None else metrics.power_watts,
             sm_clock_mhz=NAN if metrics.sm_clock_mhz is None else metrics.sm_clock_mhz,
             seconds_since_piece=self.inflight.seconds_since_piece(now_s),
+            recent_running=self.recent.running,
+            recent_prompt_tokens_per_second=self.recent.prompt_tokens_per_second,
         )
 
     def scraped(self, metrics: EngineMetrics) -> None:
@@ -95,6 +105,11 @@ class EndpointState:
         self.metrics = metrics
         self.inflight_at_scrape = len(self.inflight)
         self.waiting_at_scrape = self.inflight.waiting(metrics.scraped_s)[0]
+        prompt_tokens = metrics.computed_prompt_tokens_total
+        self.tells_computed = self.tells_computed or prompt_tokens is not None
+        if not self.tells_computed:
+            prompt_tokens = metrics.prompt_tokens_total
+        self.recent = after_page(self.recent, metrics.scraped_s, metrics.running, prompt_tokens)
 
     def _kv_tokens(self, metrics: EngineMetrics) -> float:
         return NAN if metrics.kv_usage is None else metrics.kv_usage * self._kv_capacity_tokens(metrics)

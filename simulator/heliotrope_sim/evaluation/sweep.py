@@ -311,6 +311,9 @@ class _Run:
         else:
             watts = engine.energy.watts(now_ns)
         self._scraped_ns, self._scraped_mj, self._scraped_watts = now_ns, millijoules, watts
+        # An engine counts what it has computed once a step has ended.
+        step = self._step
+        under_way = step.tokens if step is not None and step.phase is Phase.PREFILL else 0
         reading = Reading(
             running=engine.num_running,
             waiting=engine.num_waiting,
@@ -320,5 +323,6 @@ class _Run:
             energy_millijoules=millijoules,
             power_watts=watts,
             sm_clock_mhz=float(engine.model.clock_mhz),
+            computed_prompt_tokens=engine.counters.prefill_tokens - under_way,
         )
         self._view.scraped(reading, seconds(now_ns))

@@ -23,6 +23,8 @@ class Reading:
     power_watts: float
     """Mean since the scrape before, as NVML averages too."""
     sm_clock_mhz: float
+    computed_prompt_tokens: int
+    """Since the engine's start, up to the end of the last step."""
 
 
 class PickerView(Protocol):

@@ -63,6 +63,8 @@ ENDPOINTS = EndpointInputs(
     prefill_tokens_in_flight=np.array([11.0, 12.0, 13.0]),
     decode_tokens_in_flight=np.array([21.0, 22.0, 23.0]),
     seconds_since_piece=np.array([0.01, NAN, 0.03]),
+    recent_running=np.array([3.5, 4.5, NAN]),
+    recent_prompt_tokens_per_second=np.array([800.0, NAN, 900.0]),
 )
 
 
@@ -90,6 +92,8 @@ def test_every_column_holds_what_its_name_says() -> None:
         "prefill_duty": [0.1, 0.2, 0.3],
         "batch": [4.0, 8.0, NAN],
         "seconds_since_piece": [0.01, NAN, 0.03],
+        "recent_running": [3.5, 4.5, NAN],
+        "recent_prompt_tokens_per_second": [800.0, NAN, 900.0],
         "sm_clock_mhz": [1_410.0] * 3,
         "power_watts": [300.0, NAN, NAN],
         "analytic_ttft_seconds": [0.25, 0.5, NAN],

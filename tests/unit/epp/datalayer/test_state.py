@@ -1,6 +1,7 @@
 """An endpoint's load, projected to now."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -69,3 +70,29 @@ def test_kv_tokens_by_the_engine_model_where_the_page_has_no_geometry() -> None:
 
     assert EndpointState(ENDPOINT, Traits(engine=model), bare).load(10.0, 2.0).kv_tokens == model.kv_capacity_tokens / 4
     assert math.isnan(EndpointState(ENDPOINT, Traits(), bare).load(10.0, 2.0).kv_tokens)
+
+
+def test_recent_load_comes_from_pages_and_is_unknown_with_them() -> None:
+    state = EndpointState(ENDPOINT)
+    for second in range(4):
+        page = replace(metrics(), scraped_s=10.0 + second, prompt_tokens_total=1000.0 * second)
+        state.scraped(page)
+
+    load = state.load(13.0, 2.0)
+    assert load.recent_running == pytest.approx(3.0)
+    assert load.recent_prompt_tokens_per_second == pytest.approx(1000.0)
+    assert math.isnan(state.load(20.0, 2.0).recent_running)
+
+
+def test_computed_prompt_tokens_are_taken_where_the_page_tells_them_and_never_mixed_with_all() -> None:
+    state = EndpointState(ENDPOINT)
+    for second, computed in ((0.0, 0.0), (1.0, 300.0), (2.0, None), (3.0, 900.0)):
+        page = replace(
+            metrics(),
+            scraped_s=10.0 + second,
+            prompt_tokens_total=5000.0 * second,
+            computed_prompt_tokens_total=computed,
+        )
+        state.scraped(page)
+
+    assert state.load(13.0, 2.0).recent_prompt_tokens_per_second == pytest.approx(300.0)
