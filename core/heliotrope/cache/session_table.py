@@ -1,7 +1,7 @@
 """Rows by 128-bit key in memory that is bounded and laid out in advance, forgotten least recently written first.
 
 One million Python objects with their dictionaries take gigabytes and make every collection of garbage slow, and an
-ordered dictionary of that size stops the loop for tens of milliseconds when it grows. Here a row is 120 bytes in one
+ordered dictionary of that size stops the loop for tens of milliseconds when it grows. Here a row is 128 bytes in one
 buffer; an open-addressed table of row numbers (linear probing, at most half full, deletion by shifting back) finds it,
 and two columns of row numbers keep the order. The system gives memory to the buffers only as rows are used.
 """
@@ -17,7 +17,7 @@ MAX_CACHES = 4
 """Endpoints remembered per row."""
 _LARGEST_COUNT = 2**32 - 1
 
-_FIXED = Struct("<16sIIIIddd")
+_FIXED = Struct("<16sIIIIIIddd")
 _CACHES = Struct("<" + "IId" * MAX_CACHES)
 ROW_BYTES = _FIXED.size + _CACHES.size
 
@@ -31,6 +31,10 @@ class Row:
     turns: int = 0
     history_tokens: int = 0
     """Prompt and answer of the last turn that ended."""
+    switches: int = 0
+    """Turns that went elsewhere than the turn before."""
+    turns_there: int = 0
+    """Turns in a row, up to the last one, at `endpoint`."""
     gaps: int = 0
     """Gaps that `mean_gap_seconds` is the mean of."""
     mean_gap_seconds: float = nan
@@ -162,6 +166,8 @@ class SessionTable:
             row.endpoint,
             min(row.turns, _LARGEST_COUNT),
             min(row.history_tokens, _LARGEST_COUNT),
+            min(row.switches, _LARGEST_COUNT),
+            min(row.turns_there, _LARGEST_COUNT),
             min(row.gaps, _LARGEST_COUNT),
             row.mean_gap_seconds,
             row.seen_s,
@@ -173,15 +179,6 @@ class SessionTable:
 
     def _read(self, number: int) -> Row:
         start = number * ROW_BYTES
-        _, endpoint, turns, history, gaps, gap_s, seen_s, ended_s = _FIXED.unpack_from(self._rows, start)
+        fixed = _FIXED.unpack_from(self._rows, start)
         caches = _CACHES.unpack_from(self._rows, start + _FIXED.size)
-        return Row(
-            endpoint,
-            turns,
-            history,
-            gaps,
-            gap_s,
-            seen_s,
-            ended_s,
-            tuple(caches[i : i + 3] for i in range(0, 3 * MAX_CACHES, 3) if caches[i]),
-        )
+        return Row(*fixed[1:], tuple(caches[i : i + 3] for i in range(0, 3 * MAX_CACHES, 3) if caches[i]))

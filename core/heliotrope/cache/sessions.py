@@ -41,6 +41,10 @@ class SessionView:
     """Since the last turn ended; NaN if it goes on."""
     mean_gap_seconds: float
     """From a turn's end to the next one; NaN before two turns."""
+    switches: int = 0
+    """Turns that went elsewhere than the turn before."""
+    turns_at_previous: int = 0
+    """Turns in a row, up to the last one, at the previous endpoint."""
     caches: tuple[CachedAt, ...] = ()
     """Newest first."""
 
@@ -64,7 +68,7 @@ class Sessions:
     """Sessions by key. Every operation takes O(1) and a few microseconds."""
 
     def __init__(self, capacity: int, *, cache_ttl_seconds: float = DEFAULT_CACHE_TTL_SECONDS) -> None:
-        """`capacity` bounds the memory: about 140 bytes per session."""
+        """`capacity` bounds the memory: about 145 bytes per session."""
         self._table = SessionTable(capacity)
         self._cache_ttl_seconds = cache_ttl_seconds
         self._numbers: dict[str, int] = {}
@@ -87,6 +91,8 @@ class Sessions:
             history_tokens=row.history_tokens,
             idle_seconds=now_s - row.ended_s,
             mean_gap_seconds=row.mean_gap_seconds,
+            switches=row.switches,
+            turns_at_previous=row.turns_there,
             caches=tuple(
                 CachedAt(self._names[number], tokens, now_s - at_s)
                 for number, tokens, at_s in row.caches
@@ -114,10 +120,14 @@ class Sessions:
         if isfinite(gap_s):
             gaps += 1
             mean_gap_s = gap_s if gaps == 1 else mean_gap_s + (gap_s - mean_gap_s) / gaps
+        number = self._number(endpoint)
+        there = number == row.endpoint
         turn = replace(
             row,
-            endpoint=self._number(endpoint),
+            endpoint=number,
             turns=row.turns + 1,
+            switches=row.switches + (row.turns > 0 and not there),
+            turns_there=row.turns_there + 1 if there else 1,
             gaps=gaps,
             mean_gap_seconds=mean_gap_s,
             seen_s=now_s,

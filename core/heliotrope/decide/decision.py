@@ -18,6 +18,7 @@ from heliotrope.decide.feasible import INFEASIBLE, Feasibility, Loss, feasibilit
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.policy import DecisionPolicy, Term
 from heliotrope.decide.request import RequestProfile
+from heliotrope.decide.verdict import SessionVerdict
 
 if TYPE_CHECKING:
     from heliotrope.predict.models import LearnedModels
@@ -50,6 +51,8 @@ class Decision:
     losses: tuple[Loss | None, ...]
     dropped_terms: Mapping[Term, str]
     assignment: Assignment = UNASSIGNED
+    session: SessionVerdict | None = None
+    """None: the request belongs to no session, or nobody looks after sessions."""
 
     @property
     def endpoint(self) -> str | None:

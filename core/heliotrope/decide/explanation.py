@@ -62,6 +62,7 @@ def explanation(decision: "Decision") -> dict[str, Any]:
         "decided_by": decision.decided_by,
         "policy_would_choose": decision.steered_endpoint() if decision.assignment.arm is Arm.HOLDOUT else None,
         "dropped_terms": {term.value: reason for term, reason in decision.dropped_terms.items()},
+        "session": None if decision.session is None else decision.session.document(),
         "regions": [
             _region(view, decision.now_unix_s) for name, view in candidates.region_views.items() if name in regions
         ],

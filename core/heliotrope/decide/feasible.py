@@ -28,6 +28,7 @@ class Loss(StrEnum):
     LATENCY = "slower"
     SCORE = "lower score"
     TIE = "equal, another was drawn"
+    SESSION = "the session stays where its KV cache is"
 
 
 INFEASIBLE = frozenset({Loss.REGION, Loss.QUALITY, Loss.CAPACITY, Loss.UNKNOWN, Loss.TTFT, Loss.TPOT, Loss.QUEUE})

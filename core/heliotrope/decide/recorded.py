@@ -92,6 +92,19 @@ class Constraints(_Part):
     allowed_regions: tuple[str, ...] | None = Field(default=None, strict=False)
 
 
+class Session(_Part):
+    """What became of the session that the request belongs to."""
+
+    movement: str
+    because: str = ""
+    turns: Count = 0
+    previous_endpoint: str | None = None
+    history_tokens: Count = 0
+    identified_by: str = ""
+    gate_value: Number = None
+    gate_threshold: Number = None
+
+
 class CarbonDecision(_Part):
     """What a policy decided, or would have."""
 
@@ -113,6 +126,7 @@ class CarbonDecision(_Part):
     decided_by: str
     policy_would_choose: str | None = None
     dropped_terms: dict[str, str] = {}
+    session: Session | None = None
     regions: tuple[Region, ...] = Field(default=(), strict=False)
     candidates: tuple[Candidate, ...] = Field(strict=False)
     candidates_omitted: Count = 0

@@ -20,7 +20,7 @@ KEYS = st.builds(
 INSTANTS = st.floats(0.0, 1e9)
 CACHES = st.lists(st.tuples(st.integers(1, 2**32 - 1), st.integers(0, 2**32 - 1), INSTANTS), max_size=MAX_CACHES)
 COUNTS = st.integers(0, 2**32 - 1)
-ROWS = st.builds(Row, COUNTS, COUNTS, COUNTS, COUNTS, INSTANTS, INSTANTS, INSTANTS, CACHES.map(tuple))
+ROWS = st.builds(Row, *[COUNTS] * 6, INSTANTS, INSTANTS, INSTANTS, CACHES.map(tuple))
 
 
 class AgainstDictionary(RuleBasedStateMachine):
@@ -78,10 +78,12 @@ def test_unknown_numbers_come_back_unknown() -> None:
 @given(st.integers(2**32, 2**70))
 def test_counts_stop_at_what_a_row_holds(count: int) -> None:
     table = SessionTable(1)
-    table.put(b"k" * 16, Row(turns=count, history_tokens=count, gaps=count, ended_s=nan))
+    table.put(
+        b"k" * 16, Row(turns=count, history_tokens=count, switches=count, turns_there=count, gaps=count, ended_s=nan)
+    )
     row = table.get(b"k" * 16)
     assert row is not None
-    assert (row.turns, row.history_tokens, row.gaps) == (2**32 - 1,) * 3
+    assert (row.turns, row.history_tokens, row.switches, row.turns_there, row.gaps) == (2**32 - 1,) * 5
 
 
 @pytest.mark.parametrize("capacity", [0, -1, 2**31])

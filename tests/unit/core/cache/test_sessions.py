@@ -1,6 +1,7 @@
 """Sessions against a model that keeps everything in plain dictionaries and lists."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from math import nan
 
 from hypothesis import settings
@@ -21,6 +22,7 @@ ENDPOINTS = st.sampled_from(["a", "b", "c", "d", "e", "f"])
 class Known:
     endpoint: tuple[str, int]
     turns: int = 0
+    places: list[tuple[str, int]] = field(default_factory=list)
     history: int = 0
     gaps: list[float] = field(default_factory=list)
     seen_s: float = nan
@@ -61,6 +63,7 @@ class AgainstModel(RuleBasedStateMachine):
             known.gaps.append(self.now_s - known.ended_s)
         known.endpoint, known.seen_s, known.ended_s = here, self.now_s, nan
         known.turns += 1
+        known.places.append(here)
         if len(self.model) == CAPACITY:
             del self.model[next(iter(self.model))]
         self.model[key] = known
@@ -119,6 +122,8 @@ class AgainstModel(RuleBasedStateMachine):
             history_tokens=known.history,
             idle_seconds=self.now_s - known.ended_s,
             mean_gap_seconds=mean,
+            switches=sum(a != b for a, b in pairwise(known.places)),
+            turns_at_previous=len(list(takewhile(lambda place: place == known.endpoint, reversed(known.places)))),
             caches=tuple(
                 CachedAt(endpoint[0], tokens, self.now_s - at_s)
                 for endpoint, tokens, at_s in known.caches

@@ -1,0 +1,118 @@
+"""Sessions in memory: bytes per session, and microseconds for what a turn asks of them.
+
+    uv run python bench/sessions.py [--sessions N] [--output build/bench/sessions.json]
+
+A fresh process fills a table to its capacity with sessions of three turns at three endpoints and compares its resident
+memory with what it was before the table existed; the keys that the measurement itself needs are made anew for each
+call and not kept. Operations are timed on sessions drawn at random from the full table, so that caches of the processor
+do not help more than in production: finding a session; a whole turn (finding, routing, ending); and a turn of a session
+that is new, for which the longest unheard one goes. Keyed hashing of an id of 36 characters is timed apart.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import describe, rss_megabytes
+
+from heliotrope.cache.session_key import IdentitySource, SessionKeys
+from heliotrope.cache.sessions import Sessions
+
+FORGET_SECONDS = 1e9
+ENDPOINTS = [f"default/engine-{i}" for i in range(64)]
+OPERATIONS = 50_000
+
+
+def key(i: int) -> bytes:
+    """A key as evenly spread as the real ones."""
+    return blake2b(i.to_bytes(8, "little"), digest_size=16).digest()
+
+
+def fill(sessions: Sessions, count: int) -> None:
+    """Three turns of each, one session after the other in every round, as they interleave."""
+    for turn in range(3):
+        for i in range(count):
+            now_s = turn * 100.0 + i * 1e-5
+            endpoint = ENDPOINTS[(i * 7 + turn) % len(ENDPOINTS)]
+            sessions.routed(key(i), endpoint, now_s, FORGET_SECONDS)
+            sessions.ended(key(i), endpoint, now_s + 1.0, 1000 * (turn + 1))
+
+
+def microseconds(operation: Callable[[int], object], numbers: list[int]) -> dict[str, float]:
+    """Quantiles over single calls, less the cost of reading the clock."""
+    clock = time.perf_counter_ns
+    empty = min(-clock() + clock() for _ in range(1000))
+    spent = []
+    for number in numbers:
+        started = clock()
+        operation(number)
+        spent.append(clock() - started - empty)
+    p50, p99 = np.percentile(np.array(spent) / 1e3, [50, 99])
+    return {"p50_microseconds": round(float(p50), 2), "p99_microseconds": round(float(p99), 2)}
+
+
+def measure(count: int) -> dict[str, Any]:
+    """Everything, in this process."""
+    before = rss_megabytes(os.getpid())
+    sessions = Sessions(count)
+    empty = rss_megabytes(os.getpid())
+    fill(sessions, count)
+    full = rss_megabytes(os.getpid())
+    assert len(sessions) == count
+    rng = random.Random(0)
+    keys = {i: key(i) for i in rng.sample(range(count), min(OPERATIONS, count))}
+    fresh = {i: key(i) for i in range(count, count + OPERATIONS)}
+
+    def find(i: int) -> None:
+        assert sessions.find(keys[i], 400.0, FORGET_SECONDS) is not None
+
+    def turn(of: dict[int, bytes], i: int) -> None:
+        sessions.find(of[i], 400.0, FORGET_SECONDS)
+        sessions.routed(of[i], ENDPOINTS[i % 64], 400.0, FORGET_SECONDS)
+        sessions.ended(of[i], ENDPOINTS[i % 64], 401.0, 4000)
+
+    hashes = SessionKeys()
+    name = b"6a1f3f0e-8c55-4a0c-9f1f-9d2f7d3c1b2a"
+    return {
+        "sessions": count,
+        "megabytes_empty": round(empty - before, 1),
+        "megabytes_full": round(full - before, 1),
+        "bytes_per_session": round((full - before) * 1e6 / count, 1),
+        "find": microseconds(find, list(keys)),
+        "turn": microseconds(lambda i: turn(keys, i), list(keys)),
+        "turn_of_a_new_session_in_a_full_table": microseconds(lambda i: turn(fresh, i), list(fresh)),
+        "hash_of_an_id": microseconds(lambda _: hashes.of(IdentitySource.HEADER, "t", "m", name), list(keys)),
+        "sessions_after": len(sessions),
+    }
+
+
+def main() -> None:
+    """Measure in a child, print, and write the file if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(measure(arguments.sessions)))
+        return
+    command = [sys.executable, __file__, "--child", f"--sessions={arguments.sessions}"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    result = {"machine": describe(), **found}
+    print(json.dumps(result, indent=2))
+    if arguments.output is not None:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
