@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope.cache.action import KvAction
-from heliotrope.cache.links import Link, Links, Place, Tier, link_class
+from heliotrope.cache.links import Link, LinkClass, Links, Place, Tier
 from heliotrope.cache.rules import KvRules
 from heliotrope.engine.model import EngineModel
 from heliotrope.units import bits_from_bytes
@@ -128,11 +128,7 @@ def kv_pool(
             columns[kernel.PREFILL_JOULES_SQUARED, i] = e.prefill_joules_per_token_squared
         if tier is not None and (link := links.tiers.get(tier)) is not None:
             columns[kernel.TIER_BYTES_PER_SECOND : kernel.COLUMNS, i] = _three(link)
-    between = np.full((3, n, n), np.nan)
-    for i, j in ((i, j) for i in range(n) for j in range(n) if i != j and pulls[i] and pulls[j]):
-        kind = link_class(places[i], places[j])
-        if kind is not None and (link := links.between.get(kind)) is not None:
-            between[:, i, j] = _three(link)
+    between = _between(places, np.array(pulls, dtype=np.bool_), links)
     return KvPool(columns, between, sum(map(bool, pulls)))
 
 
@@ -215,6 +211,35 @@ def plans_of(view: CacheView, pool: KvPool, prompt_tokens: float, rules: KvRules
         transfer_joules=best[kernel.JOULES],
         saved_joules=best[kernel.SAVED],
     )
+
+
+_CLASSES = tuple(LinkClass)
+
+
+def _between(places: Sequence[Place], pulls: NDArray[np.bool_], links: Links) -> NDArray[np.float64]:
+    """The planes of `KvPool.links`: `link_class` of every pair that takes part, at once."""
+    table = np.full((len(_CLASSES) + 1, 3), np.nan)  # the last row is for pairs without a link
+    for code, kind in enumerate(_CLASSES):
+        if (link := links.between.get(kind)) is not None:
+            table[code] = _three(link)
+    node = _equal([p.node for p in places])
+    rack = _equal([p.rack for p in places])
+    region = _equal([p.region for p in places])
+    known = np.array([p.region is not None for p in places], dtype=np.bool_)
+    code = np.where(region, np.where(rack, _CLASSES.index(LinkClass.RACK), _CLASSES.index(LinkClass.REGION)), -1)
+    code = np.where(known[:, None] & known & ~region, _CLASSES.index(LinkClass.WAN), code)
+    code = np.where(node, _CLASSES.index(LinkClass.NODE), code)
+    np.fill_diagonal(code, -1)
+    code = np.where(pulls[:, None] & pulls, code, -1)
+    return np.ascontiguousarray(table[code].transpose(2, 0, 1))
+
+
+def _equal(names: Sequence[str | None]) -> NDArray[np.bool_]:
+    """Shape (n, n): where both are known and the same."""
+    codes = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    column = np.array([-1 if name is None else codes[name] for name in names], dtype=np.intp)
+    equal: NDArray[np.bool_] = (column[:, None] == column) & (column >= 0)
+    return equal
 
 
 def _three(link: Link) -> tuple[float, float, float]:

@@ -1,0 +1,83 @@
+"""Candidates with the plans that fetch KV blocks from elsewhere (`heliotrope.cache.plans`) behind the endpoints."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from heliotrope.cache.action import KvAction
+from heliotrope.cache.plans import CacheView, KvPlans, KvPool, own_actions, plans_of
+from heliotrope.cache.rules import KvRules
+from heliotrope.decide.candidates import Candidates, FloatColumn
+
+_OF_POOL = frozenset({"endpoint_count", "region_names", "region_views"})
+"""Fields that are no columns."""
+
+
+def with_kv_plans(
+    candidates: Candidates,
+    prompt_tokens: float,
+    rules: KvRules,
+    pool: KvPool | None = None,
+    *,
+    offloaded_tokens: FloatColumn | None = None,
+    last_served: int | None = None,
+) -> Candidates:
+    """The candidates with every KV action that is worth a plan.
+
+    Args:
+        candidates: the endpoints alone, each with what it is believed to cache itself.
+        prompt_tokens: of the request.
+        rules: which actions the policy allows.
+        pool: links and step models of the same endpoints; None: nothing can be fetched.
+        offloaded_tokens: cached there or in a tier below; None: there are no such tiers.
+        last_served: the row of the endpoint that served the session's last turn, if it is known.
+    """
+    actions, counted = own_actions(candidates.cached_tokens, last_served, rules)
+    own = candidates
+    if actions != candidates.kv_actions or counted is not candidates.cached_tokens:
+        own = replace(candidates, kv_actions=actions, cached_tokens=counted)
+    if pool is None:
+        return own
+    cached = candidates.cached_tokens
+    view = CacheView(
+        cached_tokens=cached,
+        offloaded_tokens=cached if offloaded_tokens is None else offloaded_tokens,
+        running=candidates.running,
+        waiting=candidates.waiting,
+        waiting_tokens=candidates.waiting_tokens,
+        kv_tokens=candidates.kv_tokens,
+        kv_capacity_tokens=candidates.kv_capacity_tokens,
+    )
+    plans = plans_of(view, pool, prompt_tokens, rules)
+    return with_plans(own, plans) if len(plans) else own
+
+
+def with_plans(candidates: Candidates, plans: KvPlans) -> Candidates:
+    """One row per plan behind the endpoints; a row has its endpoint's columns but for what the plan changes.
+
+    Its score is a hair below its endpoint's, so that a choice that looks at scores alone takes the endpoint as it is.
+    """
+    endpoints = candidates.endpoints
+    extra = plans.rows.tolist()
+    rows = np.concatenate([np.arange(len(endpoints)), plans.rows])
+    columns: dict[str, Any] = {}
+    for field in fields(candidates):
+        value = getattr(candidates, field.name)
+        if field.name in _OF_POOL:
+            continue
+        columns[field.name] = value[rows] if isinstance(value, np.ndarray) else (*value, *(value[i] for i in extra))
+    columns["base_score"][len(endpoints) :] = np.nextafter(candidates.base_score[plans.rows], -np.inf)
+    columns["kv_actions"] = (*candidates.kv_actions, *plans.actions)
+    columns["kv_sources"] = (
+        *candidates.kv_sources,
+        *(None if source is None else endpoints[source] for source in plans.sources),
+    )
+    for name in ("cached_tokens", "transfer_seconds", "transfer_joules"):
+        columns[name][len(endpoints) :] = getattr(plans, name)
+    return replace(candidates, **columns)
+
+
+def fetches(action: KvAction) -> bool:
+    """Whether blocks are brought to the endpoint before its prefill."""
+    return action in (KvAction.PEER_TRANSFER, KvAction.OFFLOAD_RELOAD)
