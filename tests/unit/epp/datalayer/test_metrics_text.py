@@ -21,6 +21,7 @@ def test_the_page_of_a_real_vllm() -> None:
     assert (metrics.block_size, metrics.num_blocks) == (128, 16384)
     assert (metrics.prompt_tokens_total, metrics.generation_tokens_total) == (6737.0, 1100.0)
     assert (metrics.prefix_cache_queries_total, metrics.prefix_cache_hits_total) == (6737.0, 1792.0)
+    assert metrics.iterations_total == 294.0
     assert metrics.energy_millijoules is None  # vLLM does not export it
     assert metrics.asleep is False
 
@@ -42,6 +43,7 @@ def test_sglang_has_names_of_its_own() -> None:
     assert (metrics.block_size, metrics.num_blocks) == (16, 1024)
     assert (metrics.prompt_tokens_total, metrics.generation_tokens_total) == (7.0, 8.0)
     assert metrics.asleep is None
+    assert metrics.iterations_total is None, "SGLang does not count its steps"
 
 
 def test_an_empty_page_knows_nothing() -> None:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from heliotrope.predict.features import FEATURE_COUNT, FloatColumn, column_of
+from heliotrope.predict.features import FEATURE_COUNT, STEP_FEATURE_COUNT, STEP_FEATURES, FloatColumn, column_of
 from heliotrope.predict.sample import Sample
 from heliotrope.predict.targets import REQUESTS
-from heliotrope_epp.outcomes.energy import RequestEnergy
+from heliotrope_epp.outcomes.energy import MeteredInterval, MeteredSteps, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 from heliotrope_epp.transport.interface import Cause
 
@@ -89,3 +89,50 @@ def finished(values: FloatColumn | None, **changes: object) -> FinishedRequest:
 def energy(millijoules: int = 42_000, coverage: float = 1.0) -> RequestEnergy:
     """What counters say of that request."""
     return RequestEnergy(NOW_UNIX, NOW_UNIX + 1.0, millijoules, 1.0, 1.0, 0.1, coverage)
+
+
+def metered(**changes: object) -> MeteredInterval:
+    """Five seconds of an engine that drew 2,000 J for requests, 500 J for others and 300 J idly."""
+    fields: dict[str, object] = {
+        "endpoint": "pod-1",
+        "variant": None,
+        "region": None,
+        "model": "m",
+        "start_unix_s": NOW_UNIX - 5.0,
+        "end_unix_s": NOW_UNIX,
+        "total_millijoules": 2_800_000,
+        "requests_millijoules": 2_000_000,
+        "others_millijoules": 500_000,
+        "idle_millijoules": 300_000,
+        "unattributed_millijoules": 0,
+        "host_joules": 100.0,
+        "steps": MeteredSteps(100.0, 2_500.0, 0.9, step_row(np.random.default_rng(3))),
+    }
+    return MeteredInterval(**fields | changes)  # type: ignore[arg-type]
+
+
+def step_row(rng: np.random.Generator) -> FloatColumn:
+    """A mean step of an engine whose analytic model is off by a factor."""
+    values = np.full(STEP_FEATURE_COUNT, np.nan)
+    columns = [column_of(name, STEP_FEATURES) for name in ("batch", "kv_tokens", "analytic_step_joules")]
+    batch = rng.uniform(1.0, 60.0)
+    values[columns] = batch, 500.0 * batch, 1.6 * step_truth(batch)
+    return values
+
+
+def step_truth(batch: float) -> float:
+    """Joules of that step."""
+    return 8.0 + 0.4 * batch
+
+
+def metered_steps(count: int, seed: int = 1, at_unix_s: float = NOW_UNIX, **changes: object) -> list[MeteredInterval]:
+    """Intervals in a row with 2 % noise, the last one ending at `at_unix_s`."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(count):
+        row = step_row(rng)
+        joules = step_truth(row[column_of("batch", STEP_FEATURES)]) * float(rng.normal(1.0, 0.02))
+        end_unix_s = at_unix_s - 5.0 * (count - 1 - i)
+        steps = MeteredSteps(100.0, 100.0 * joules, 0.9, row)
+        found.append(metered(start_unix_s=end_unix_s - 5.0, end_unix_s=end_unix_s, steps=steps, **changes))
+    return found

@@ -16,9 +16,11 @@ from heliotrope_epp.clock import Clock
 from heliotrope_epp.learning.client import ClientSettings
 from heliotrope_epp.learning.learner import Learner
 from heliotrope_epp.learning.metrics import PREFIX
+from heliotrope_epp.learning.samples import MIN_BUSY_SHARE, MIN_STEPS
 from heliotrope_epp.learning.service import TrainerService
 from heliotrope_epp.learning.settings import LearningSettings, TrainerSettings, TrainingSettings
 from heliotrope_epp.learning.wire import MAX_ENTRIES
+from heliotrope_epp.outcomes.energy import NoSteps
 
 PAGE = (Path(__file__).parents[4] / "docs" / "learning.md").read_text(encoding="utf-8")
 
@@ -38,9 +40,19 @@ def test_every_metric_is_named_and_every_name_is_a_metric() -> None:
 
 
 def test_every_reason_is_named_and_no_other() -> None:
-    table = PAGE.split("A request is left out")[1].split("Up to ")[0]
+    table = PAGE.split("A request is left out")[1].split("Steps are learned")[0]
     named = {word for line in table.splitlines() if line[:2] == "| " for word in re.findall(r"`([a-z-]+)`", line[:50])}
     assert named == {reason.value for reason in Refusal}
+
+
+def test_every_reason_against_an_interval_is_named_and_no_other() -> None:
+    table = PAGE.split("An interval is left out")[1].split("Up to ")[0]
+    named = {word for line in table.splitlines() if line[:2] == "| " for word in re.findall(r"`([a-z-]+)`", line[:70])}
+    of_steps = {reason.value for reason in NoSteps}
+    assert of_steps <= named
+    assert named - of_steps <= {reason.value for reason in Refusal}
+    assert f"less than {MIN_BUSY_SHARE:.0%}".replace("%", " %") in table
+    assert f"fewer than {MIN_STEPS} steps" in table
 
 
 def test_every_call_of_the_trainer_is_there() -> None:

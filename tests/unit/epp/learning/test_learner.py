@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from tests.unit.epp.learning.builders import NOW_UNIX, energy, finished, row, samples
+from tests.unit.epp.learning.builders import NOW_UNIX, energy, finished, metered, metered_steps, row, samples
 
 from heliotrope.predict.bundle import Bundle
 from heliotrope.predict.models import LearnedModels, Level
-from heliotrope.predict.targets import REQUESTS, Target
+from heliotrope.predict.sample import Sample
+from heliotrope.predict.targets import REQUESTS, STEPS, Target
 from heliotrope.predict.training import TrainingConfig, train
 from heliotrope.predict.trainingset import TrainingSet
 from heliotrope_epp.clock import Clock
@@ -22,6 +23,7 @@ from heliotrope_epp.learning.folder import StateFolder
 from heliotrope_epp.learning.learner import SUBFOLDER, Learner
 from heliotrope_epp.learning.settings import LearningSettings
 from heliotrope_epp.learning.store import Store
+from heliotrope_epp.outcomes.energy import NoSteps
 from heliotrope_epp.transport.interface import Cause
 
 CLOCK = Clock(unix=lambda: NOW_UNIX + 1.0)
@@ -74,7 +76,8 @@ async def test_requests_go_into_the_window_and_the_rest_is_counted_by_reason(tmp
         assert value(learner, "source", {"target": "ttft_seconds", "source": "analytic"}) == 1
         assert value(learner, "model_age_seconds") is None
         document = learner.document()
-        assert document["samples"] == {"accepted": 5, "refused": {"no-features": 1, "incomplete": 1}}
+        assert document["samples"]["accepted"] == 5
+        assert document["samples"]["refused"] == {"no-features": 1, "incomplete": 1}
         assert document["models"] is None
         assert document["windows"]["requests"]["samples"] == 5
     (window, *_) = Store(StateFolder(tmp_path / SUBFOLDER)).load().windows
@@ -162,7 +165,28 @@ async def test_a_defect_ends_learning_visibly_and_the_models_stay(
     feed(learner, 2_000)
 
 
-def test_a_metered_interval_teaches_nothing() -> None:
-    learner = Learner(LearningSettings(), clock=CLOCK, random=Random(1))
-    learner.metered(None)  # type: ignore[arg-type]
-    assert learner.document()["samples"]["accepted"] == 0
+async def test_intervals_go_into_the_window_of_steps_and_the_rest_is_counted_by_reason(tmp_path: Path) -> None:
+    async with running(state_dir=tmp_path) as learner:
+        for interval in metered_steps(4):
+            learner.metered(interval)
+        learner.metered(metered(steps=NoSteps.UNCOUNTED))
+        learner.metered(metered(steps=NoSteps.IDLE))
+        learner.metered(metered(end_unix_s=NOW_UNIX + 900.0))
+        await until(lambda: value(learner, "window_samples", {"table": "steps"}) == 4)
+        assert value(learner, "step_samples_total") == value(learner, "samples_total") == 4
+        for reason in ("uncounted", "idle", "clock-jump"):
+            assert value(learner, "dropped_intervals_total", {"reason": reason}) == 1
+        found = learner.document()["samples"]
+        assert found["steps"] == 4
+        assert found["refused_intervals"] == {"uncounted": 1, "idle": 1, "clock-jump": 1}
+    windows = {window.table: len(window) for window in Store(StateFolder(tmp_path / SUBFOLDER)).load().windows}
+    assert windows[STEPS] == 4, "they survive a restart"
+
+
+async def test_only_intervals_that_teach_count_among_an_endpoints_neighbours() -> None:
+    learner = Learner(LearningSettings(trainer_url="http://127.0.0.1:1"), clock=CLOCK, random=Random(1))
+    sent: list[Sample] = []
+    learner._teacher.add = sent.extend  # type: ignore[method-assign]
+    for i, interval in enumerate(metered_steps(30)):
+        learner.metered(interval if i % 3 == 0 else metered(steps=NoSteps.IDLE))
+    assert [sample.key for sample in sent] == ["pod-1 0"] * 10

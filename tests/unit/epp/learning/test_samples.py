@@ -3,12 +3,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.epp.learning.builders import NOW_UNIX, energy, finished, row
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.epp.learning.builders import NOW_UNIX, energy, finished, metered, row, step_row
 
 from heliotrope.predict.features import FloatColumn, column_of
 from heliotrope.predict.sample import Refusal, Sample
-from heliotrope_epp.learning.samples import Positions, sample_of
-from heliotrope_epp.outcomes.energy import RequestEnergy
+from heliotrope.predict.targets import STEPS
+from heliotrope_epp.learning.samples import (
+    MIN_BUSY_SHARE,
+    MIN_STEPS,
+    Positions,
+    believable_steps,
+    sample_of,
+    step_sample_of,
+)
+from heliotrope_epp.outcomes.energy import MeteredSteps, NoSteps, RequestEnergy
 from heliotrope_epp.transport.interface import Cause
 
 ROW = row(np.random.default_rng(1))
@@ -78,3 +88,65 @@ def test_positions_are_bounded_and_the_idle_ones_start_anew(monkeypatch: pytest.
     monkeypatch.setattr("heliotrope_epp.learning.samples.MAX_ENDPOINTS", 2)
     positions = Positions()
     assert [positions.next(name) for name in ("a", "b", "a", "c", "a", "b")] == [0, 0, 1, 0, 2, 0]
+
+
+STEP_ROW = step_row(np.random.default_rng(1))
+
+
+def steps(count: float = 100.0, joules: float = 2_500.0, busy_share: float = 0.9) -> MeteredSteps:
+    return MeteredSteps(count, joules, busy_share, STEP_ROW)
+
+
+def test_an_interval_teaches_the_mean_energy_of_its_steps() -> None:
+    outcome = step_sample_of(metered(), steps(), 0, NOW_UNIX + 1.0)
+    assert labels(outcome) == [25.0]
+    assert isinstance(outcome, Sample)
+    assert outcome.table is STEPS
+    assert (outcome.key, outcome.at_unix_s) == ("pod-1 0", NOW_UNIX)
+    np.testing.assert_array_equal(outcome.row, STEP_ROW)
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (steps(busy_share=MIN_BUSY_SHARE), None),
+        (steps(count=MIN_STEPS), None),
+        (steps(busy_share=MIN_BUSY_SHARE - 0.01), NoSteps.MOSTLY_IDLE),
+        (steps(count=MIN_STEPS - 0.5), NoSteps.TOO_FEW),
+        *((reason, reason) for reason in NoSteps),
+    ],
+)
+def test_only_intervals_full_of_work_are_believed(of: MeteredSteps | NoSteps, expected: NoSteps | None) -> None:
+    assert believable_steps(metered(steps=of)) is (of if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("of", "changes", "reason"),
+    [
+        (steps(joules=0.0), {}, Refusal.NEGATIVE),
+        (steps(joules=float("nan")), {}, Refusal.NOT_FINITE),
+        (steps(joules=1e12), {}, Refusal.ABSURD),
+        (steps(), {"end_unix_s": NOW_UNIX + 900.0}, Refusal.CLOCK_JUMP),
+        (MeteredSteps(100.0, 1.0, 0.9, STEP_ROW[:3]), {}, Refusal.MALFORMED),
+    ],
+)
+def test_steps_that_cannot_be_true_have_a_reason(of: MeteredSteps, changes: dict[str, Any], reason: Refusal) -> None:
+    assert step_sample_of(metered(**changes), of, 0, NOW_UNIX + 1.0) is reason
+
+
+@given(
+    count=st.floats(0.0, 1e9),
+    joules=st.floats(allow_nan=True, allow_infinity=True),
+    busy_share=st.floats(0.0, 1.0),
+)
+def test_whatever_an_interval_says_its_label_can_be_true_or_there_is_none(
+    count: float, joules: float, busy_share: float
+) -> None:
+    interval = metered(steps=steps(count, joules, busy_share))
+    found = believable_steps(interval)
+    if isinstance(found, NoSteps):
+        assert count < MIN_STEPS or busy_share < MIN_BUSY_SHARE
+        return
+    outcome = step_sample_of(interval, found, 0, NOW_UNIX + 1.0)
+    if isinstance(outcome, Sample):
+        assert 1e-4 <= outcome.labels[0] <= 1e6

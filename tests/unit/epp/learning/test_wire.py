@@ -2,11 +2,13 @@ import json
 
 import numpy as np
 import pytest
-from tests.unit.epp.learning.builders import NOW_UNIX, samples
+from tests.unit.epp.learning.builders import NOW_UNIX, metered, samples
 
 from heliotrope.predict.features import FEATURE_COUNT
-from heliotrope.predict.sample import Refusal
+from heliotrope.predict.sample import Refusal, Sample
 from heliotrope_epp.learning import wire
+from heliotrope_epp.learning.samples import step_sample_of
+from heliotrope_epp.outcomes.energy import MeteredSteps
 
 
 def body(**changes: object) -> bytes:
@@ -23,6 +25,17 @@ def test_samples_arrive_as_they_left_with_unknowns() -> None:
         assert (after.table, after.key, after.at_unix_s) == (before.table, before.key, before.at_unix_s)
         np.testing.assert_array_equal(after.row, before.row)
         np.testing.assert_array_equal(after.labels, before.labels)
+
+
+def test_steps_travel_with_requests() -> None:
+    interval = metered()
+    assert isinstance(interval.steps, MeteredSteps)
+    step = step_sample_of(interval, interval.steps, 0, NOW_UNIX)
+    assert isinstance(step, Sample)
+    received = wire.decode(wire.encode([*samples(2), step]), NOW_UNIX)
+    assert [sample.table.name for sample in received.samples] == ["requests", "requests", "steps"]
+    np.testing.assert_array_equal(received.samples[2].row, step.row)
+    assert received.samples[2].labels.tolist() == [25.0]
 
 
 @pytest.mark.parametrize(

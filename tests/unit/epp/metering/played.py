@@ -44,6 +44,9 @@ class Counted:
     first_tokens: float | None = 0.0
     generated: float | None = 0.0
     running: float = 0.0
+    iterations: float | None = None
+    power_watts: float | None = None
+    asleep: bool | None = None
 
 
 class Played:
@@ -107,7 +110,10 @@ class Played:
             computed_prompt_tokens_total=counted.prompt_tokens,
             first_tokens_total=counted.first_tokens,
             generation_tokens_total=counted.generated,
+            iterations_total=counted.iterations,
             accelerators=tuple(counted.accelerators.items()),
+            power_watts=counted.power_watts,
+            asleep=counted.asleep,
         )
         state.inflight_at_scrape = sum(sent.endpoint == key for sent in self.flying)
 
