@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from heliotrope.predict.reasoning import UNSAID, Reasoning
+
 
 @dataclass(frozen=True, slots=True)
 class RequestProfile:
@@ -15,3 +17,4 @@ class RequestProfile:
     ttft_slo_seconds: float | None = None
     """The client's own promise, tighter or looser than the policy's; None: the policy's holds."""
     tpot_slo_seconds: float | None = None
+    reasoning: Reasoning = UNSAID

@@ -65,7 +65,12 @@ def decision_rows(
     capacity = hardware[:, _KV_CAPACITY]
     np.copyto(capacity, candidates.kv_capacity_tokens, where=np.isfinite(candidates.kv_capacity_tokens))
     return request_rows(
-        RequestInputs(float(request.prompt_tokens), request.expected_output_tokens),
+        RequestInputs(
+            float(request.prompt_tokens),
+            request.expected_output_tokens,
+            request.reasoning.budget,
+            request.reasoning.effort_rank,
+        ),
         EndpointInputs(
             hardware=hardware,
             running=candidates.running,

@@ -71,6 +71,7 @@ FEATURES = (
     Feature("uncached_tokens", "tokens", Group.REQUEST),
     Feature("expected_output_tokens", "tokens", Group.REQUEST),
     Feature("reasoning_budget_tokens", "tokens", Group.REQUEST),
+    Feature("reasoning_effort", "rank", Group.REQUEST),
     Feature("running", "requests", Group.STATE),
     Feature("waiting", "requests", Group.STATE),
     Feature("waiting_tokens", "tokens", Group.STATE),
@@ -199,6 +200,8 @@ class RequestInputs:
     expected_output_tokens: float
     reasoning_budget_tokens: float = NAN
     """Tokens that the client allows for reasoning; NaN: it does not say."""
+    reasoning_effort: float = NAN
+    """Rank of the effort that it asks for (`heliotrope.predict.reasoning`); NaN: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,32 +244,39 @@ def request_rows(request: RequestInputs, endpoints: EndpointInputs) -> Matrix:
     rows = np.empty((len(hardware), FEATURE_COUNT))
     columns = rows.T
     prompt = request.prompt_tokens
-    rows[:, :5] = (prompt, NAN, NAN, request.expected_output_tokens, request.reasoning_budget_tokens)
+    rows[:, :6] = (
+        prompt,
+        NAN,
+        NAN,
+        request.expected_output_tokens,
+        request.reasoning_budget_tokens,
+        request.reasoning_effort,
+    )
     columns[1] = endpoints.cached_tokens
     np.subtract(prompt, endpoints.cached_tokens, out=columns[2])
     np.maximum(columns[2], 0.0, out=columns[2])
-    columns[5] = endpoints.running
-    columns[6] = endpoints.waiting
-    columns[7] = endpoints.waiting_tokens
-    columns[8] = endpoints.oldest_waiting_seconds
-    columns[9] = endpoints.kv_tokens
-    np.divide(endpoints.kv_tokens, hardware[:, _KV_CAPACITY], out=columns[10])
-    columns[11] = endpoints.prefill_tokens_in_flight
-    columns[12] = endpoints.decode_tokens_in_flight
-    columns[13] = endpoints.prefill_duty
-    np.add(endpoints.running, endpoints.waiting, out=columns[14])
-    columns[14] += 1.0
+    columns[6] = endpoints.running
+    columns[7] = endpoints.waiting
+    columns[8] = endpoints.waiting_tokens
+    columns[9] = endpoints.oldest_waiting_seconds
+    columns[10] = endpoints.kv_tokens
+    np.divide(endpoints.kv_tokens, hardware[:, _KV_CAPACITY], out=columns[11])
+    columns[12] = endpoints.prefill_tokens_in_flight
+    columns[13] = endpoints.decode_tokens_in_flight
+    columns[14] = endpoints.prefill_duty
+    np.add(endpoints.running, endpoints.waiting, out=columns[15])
+    columns[15] += 1.0
     # The cap may be unknown while the batch is not; an unknown batch stays unknown.
-    np.copyto(columns[14], hardware[:, _MAX_NUM_SEQS], where=columns[14] > hardware[:, _MAX_NUM_SEQS])
-    columns[15] = endpoints.seconds_since_piece
-    columns[16] = endpoints.recent_running
-    columns[17] = endpoints.recent_prompt_tokens_per_second
-    columns[18] = endpoints.sm_clock_mhz
-    columns[19] = endpoints.power_watts
-    columns[20] = endpoints.analytic_ttft_seconds
-    columns[21] = endpoints.analytic_tpot_seconds
-    columns[22] = endpoints.analytic_request_joules
-    columns[23] = endpoints.analytic_prefill_joules
+    np.copyto(columns[15], hardware[:, _MAX_NUM_SEQS], where=columns[15] > hardware[:, _MAX_NUM_SEQS])
+    columns[16] = endpoints.seconds_since_piece
+    columns[17] = endpoints.recent_running
+    columns[18] = endpoints.recent_prompt_tokens_per_second
+    columns[19] = endpoints.sm_clock_mhz
+    columns[20] = endpoints.power_watts
+    columns[21] = endpoints.analytic_ttft_seconds
+    columns[22] = endpoints.analytic_tpot_seconds
+    columns[23] = endpoints.analytic_request_joules
+    columns[24] = endpoints.analytic_prefill_joules
     rows[:, _HARDWARE:] = hardware
     return rows
 

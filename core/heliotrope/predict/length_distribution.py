@@ -1,8 +1,9 @@
 """Distributions of answer lengths by context, learned online: what six buckets and quantiles are read from.
 
-A context is narrowed step by step: model → its application or tenant → prompt length → token limit and streaming. Each
-step has a histogram of its own, and is a mixture with the step above that weighs as much as `SHRINKAGE` answers: a
-context that was never seen answers as its application does, that one as its model, that one as public traces.
+A context is narrowed step by step: model → its application or tenant → reasoning, where the client says something of it
+→ prompt length → token limit and streaming. Each step has a histogram of its own, and is a mixture with the step above
+that weighs as much as `SHRINKAGE` answers: a context that was never seen answers as its application does, that one as
+its model, that one as public traces.
 """
 
 import math
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heliotrope.predict.features import FloatColumn
+from heliotrope.predict.reasoning import UNSAID, Reasoning
 
 BINS_PER_DOUBLING = 4
 BINS = 17 * BINS_PER_DOUBLING
@@ -42,13 +44,19 @@ class LengthContext:
     prompt_tokens: int = 0
     max_output_tokens: int | None = None
     streaming: bool = False
+    reasoning: Reasoning = UNSAID
 
     def path(self) -> tuple[tuple[object, ...], ...]:
         """From the widest to the narrowest."""
         prompt = int(math.log2(self.prompt_tokens + 1))
         limit = -1 if self.max_output_tokens is None else int(math.log2(max(self.max_output_tokens, 0) + 1))
-        wide = (self.model, self.application)
-        return ((self.model,), wide, (*wide, prompt), (*wide, prompt, limit, self.streaming))
+        wide: tuple[object, ...] = (self.model, self.application)
+        first: tuple[tuple[object, ...], ...] = ((self.model,), wide)
+        reasoning = self.reasoning.kind()
+        if reasoning is not None:
+            wide = (*wide, reasoning)
+            first = (*first, wide)
+        return (*first, (*wide, prompt), (*wide, prompt, limit, self.streaming))
 
 
 @dataclass(frozen=True, slots=True)

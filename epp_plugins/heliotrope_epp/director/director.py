@@ -177,7 +177,9 @@ class Director:
     def _parsed(self, request: Request, now_s: float) -> LlmRequest:
         body = openai.parse(request.path, request.body)
         tenant = _tenant(request)
-        context = LengthContext(body.model, tenant, body.prompt_tokens, body.max_output_tokens, body.streaming)
+        context = LengthContext(
+            body.model, tenant, body.prompt_tokens, body.max_output_tokens, body.streaming, body.reasoning
+        )
         return LlmRequest(
             request_id=request.header(REQUEST_ID_HEADER) or "",
             path=request.path,
@@ -191,6 +193,7 @@ class Director:
             ttft_slo_seconds=_slo_seconds(request, TTFT_SLO_HEADERS),
             tpot_slo_seconds=_slo_seconds(request, TPOT_SLO_HEADERS),
             tenant=tenant,
+            reasoning=body.reasoning,
         )
 
     def _reject(self, request: Request, rejection: errors.Rejection, trace: RequestTrace) -> None:
@@ -215,7 +218,12 @@ class Director:
 
 def _length_context(request: LlmRequest) -> LengthContext:
     return LengthContext(
-        request.model, request.tenant, request.prompt_tokens, request.max_output_tokens, request.streaming
+        request.model,
+        request.tenant,
+        request.prompt_tokens,
+        request.max_output_tokens,
+        request.streaming,
+        request.reasoning,
     )
 
 

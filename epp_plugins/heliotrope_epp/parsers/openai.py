@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from heliotrope.errors import InvalidInputError
+from heliotrope.predict.reasoning import UNSAID, Reasoning
+from heliotrope_epp.parsers.reasoning import reasoning_of
 
 CHAT_PATH = "/v1/chat/completions"
 COMPLETIONS_PATH = "/v1/completions"
@@ -36,6 +38,11 @@ class _Common(msgspec.Struct, kw_only=True):
 
 class _Chat(_Common, kw_only=True):
     messages: list[_Message]
+    reasoning_effort: str | float | None = None
+    reasoning: Any = None
+    thinking_token_budget: Any = None
+    custom_params: Any = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class _Completion(_Common, kw_only=True):
@@ -67,6 +74,7 @@ class ParsedBody:
     max_output_tokens: int | None
     streaming: bool
     cache_salt: str = field(default="", repr=False)
+    reasoning: Reasoning = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +100,14 @@ def parse(path: str, body: bytes) -> ParsedBody:
     try:
         if _route(path) == CHAT_PATH:
             chat = _CHAT_DECODER.decode(body)
-            return _parsed(chat, _chat_text(chat), tokens=None)
+            return _parsed(chat, _chat_text(chat), None, _reasoning(chat))
         completion = _COMPLETION_DECODER.decode(body)
     except msgspec.ValidationError as error:
         raise InvalidInputError("body", str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise InvalidInputError("body", "not valid JSON") from None
     text, tokens = _completion_text(completion.prompt)
-    return _parsed(completion, text, tokens)
+    return _parsed(completion, text, tokens, UNSAID)
 
 
 def usage_of(tail: bytes) -> Usage | None:
@@ -122,7 +130,17 @@ def _route(path: str) -> str:
     return path.partition("?")[0]
 
 
-def _parsed(body: _Common, text: bytes, tokens: int | None) -> ParsedBody:
+def _reasoning(chat: _Chat) -> Reasoning:
+    return reasoning_of(
+        reasoning_effort=chat.reasoning_effort,
+        reasoning=chat.reasoning,
+        thinking_token_budget=chat.thinking_token_budget,
+        custom_params=chat.custom_params,
+        chat_template_kwargs=chat.chat_template_kwargs,
+    )
+
+
+def _parsed(body: _Common, text: bytes, tokens: int | None, reasoning: Reasoning) -> ParsedBody:
     limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     if limit is not None and not 0 <= limit <= MAX_TOKENS:
         raise InvalidInputError("body", f"max_tokens must be from 0 to {MAX_TOKENS} - at `$.max_tokens`")
@@ -135,6 +153,7 @@ def _parsed(body: _Common, text: bytes, tokens: int | None) -> ParsedBody:
         max_output_tokens=limit,
         streaming=bool(body.stream),
         cache_salt=body.cache_salt or "",
+        reasoning=reasoning,
     )
 
 

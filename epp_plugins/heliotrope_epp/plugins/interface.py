@@ -6,6 +6,7 @@ from typing import Protocol
 
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.decision import Decision
+from heliotrope.predict.reasoning import UNSAID, Reasoning
 from heliotrope_epp.datalayer.state import EndpointState, Load
 
 
@@ -27,6 +28,7 @@ class LlmRequest:
     tpot_slo_seconds: float | None = None
     tenant: str = ""
     """The fairness id that came with the request; empty without one."""
+    reasoning: Reasoning = UNSAID
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ def request_profile(request: LlmRequest) -> RequestProfile:
         streaming=request.streaming,
         ttft_slo_seconds=request.ttft_slo_seconds,
         tpot_slo_seconds=request.tpot_slo_seconds,
+        reasoning=request.reasoning,
     )
 
 

@@ -73,7 +73,7 @@ def by_name(rows: np.ndarray) -> dict[str, list[float]]:
 
 
 def test_every_column_holds_what_its_name_says() -> None:
-    columns = by_name(request_rows(RequestInputs(200.0, 50.0, 1_000.0), ENDPOINTS))
+    columns = by_name(request_rows(RequestInputs(200.0, 50.0, 1_000.0, 3.0), ENDPOINTS))
     code = code_of("h100")
     expected = {
         "prompt_tokens": [200.0] * 3,
@@ -81,6 +81,7 @@ def test_every_column_holds_what_its_name_says() -> None:
         "uncached_tokens": [170.0, 0.0, 200.0],
         "expected_output_tokens": [50.0] * 3,
         "reasoning_budget_tokens": [1_000.0] * 3,
+        "reasoning_effort": [3.0] * 3,
         "running": [2.0, 7.0, 5.0],
         "waiting": [1.0, 30.0, NAN],
         "waiting_tokens": [100.0, 3_000.0, 0.0],
@@ -128,6 +129,7 @@ def test_a_batch_without_a_known_cap_is_not_capped() -> None:
     assert rows[0, column_of("batch")] == 902.0
     assert np.isnan(rows[0, column_of("kv_use")])
     assert np.isnan(rows[0, column_of("reasoning_budget_tokens")])
+    assert np.isnan(rows[0, column_of("reasoning_effort")])
 
 
 def test_no_endpoints_give_no_rows() -> None:

@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from heliotrope.predict.length_distribution import (
     summary,
 )
 from heliotrope.predict.output_length import PRIOR_TOKENS, OutputLengths
+from heliotrope.predict.reasoning import UNSAID, Effort, Reasoning
 
 CHAT = LengthContext("m", "chat", 500, None, streaming=True)
 CODE = LengthContext("m", "code", 500, None, streaming=True)
@@ -78,6 +80,28 @@ def test_prompt_length_and_limit_matter_where_they_say_something() -> None:
     lengths = taught({short: (40,), long: (900,)})
     assert lengths.predict(short, 1e4).median < 64
     assert lengths.predict(long, 1e4).median > 700
+
+
+def test_efforts_and_budgets_tell_lengths_apart() -> None:
+    short, long, capped, unsaid = (
+        LengthContext("m", "a", 500, None, streaming=True, reasoning=reasoning)
+        for reasoning in (Reasoning(Effort.LOW), Reasoning(Effort.HIGH), Reasoning(None, 1_000), UNSAID)
+    )
+    lengths = taught({short: (60,), long: (4_000,), capped: (1_100,)})
+    assert lengths.predict(short, 1e4).median < 80
+    assert lengths.predict(long, 1e4).median > 3_000
+    assert 900 < lengths.predict(capped, 1e4).median < 1_300
+    # Another prompt length of the same effort is nearer to it than to all answers together.
+    other = replace(long, prompt_tokens=50_000)
+    assert lengths.predict(other, 1e4).median > 3_000
+    assert lengths.predict(unsaid, 1e4).q90 > 3_000
+    assert lengths.predict(unsaid, 1e4).median < 3_000
+
+
+def test_who_says_nothing_of_reasoning_has_the_contexts_of_those_who_cannot() -> None:
+    assert len(CHAT.path()) == 4
+    assert len(replace(CHAT, reasoning=Reasoning(Effort.LOW)).path()) == 5
+    assert len({replace(CHAT, reasoning=Reasoning(None, tokens)).path() for tokens in (0, 1, 1_000, 1_001)}) == 3
 
 
 @given(st.integers(0, 5_000), st.lists(st.integers(0, 100_000), max_size=20), st.integers(1, 3))

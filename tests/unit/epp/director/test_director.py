@@ -13,6 +13,7 @@ from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.engine import profiles
 from heliotrope.predict.features import column_of
 from heliotrope.predict.output_length import OutputLengths
+from heliotrope.predict.reasoning import Effort
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
@@ -279,7 +280,8 @@ def test_what_was_expected_and_what_came_of_it_are_told_together() -> None:
     bench = Bench(policy=POLICY)
     usage = b'{"usage": {"prompt_tokens": 140, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 64}}}'
     headers = {"x-llm-d-inference-fairness-id": "team-a"}
-    gateway = bench.send(Gateway(chat(stream=True), given=headers))
+    body = chat(stream=True, reasoning_effort="high", thinking_token_budget=512)
+    gateway = bench.send(Gateway(body, given=headers))
     bench.director.done(gateway.ctx, report(tail=usage))
     (told,) = bench.finished
     assert (told.request_id, told.model, told.tenant, told.endpoint) == ("r-1", "m", "team-a", "ns/b")
@@ -292,6 +294,8 @@ def test_what_was_expected_and_what_came_of_it_are_told_together() -> None:
     assert told.expected.energy_joules > 0.0
     assert told.features is not None
     assert told.features[column_of("prompt_tokens")] == told.believed_prompt_tokens
+    assert told.features[column_of("reasoning_effort")] == Effort.HIGH
+    assert told.features[column_of("reasoning_budget_tokens")] == 512.0
     assert told.features[column_of("analytic_request_joules")] == told.expected.energy_joules
     assert told.expected.intensity_g_per_kwh == 20.0
 

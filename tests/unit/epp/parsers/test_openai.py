@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliotrope.errors import InvalidInputError
+from heliotrope.predict.reasoning import UNSAID, Effort, Reasoning
 from heliotrope_epp.parsers.openai import (
     CHAT_PATH,
     COMPLETIONS_PATH,
@@ -61,6 +62,9 @@ def test_completions(prompt: object, tokens: int) -> None:
         (b'{"model": "m", "messages": [], "max_tokens": "many"}', "$.max_tokens"),
         (b'{"model": "m", "messages": [], "max_tokens": -1}', "$.max_tokens"),
         (b'{"model": "m", "messages": [], "max_tokens": 99999999999999999999999}', "max_tokens"),
+        (b'{"model": "m", "messages": [], "reasoning_effort": true}', "$.reasoning_effort"),
+        (b'{"model": "m", "messages": [], "reasoning_effort": ["low"]}', "$.reasoning_effort"),
+        (b'{"model": "m", "messages": [], "chat_template_kwargs": "thinking_budget=1"}', "$.chat_template_kwargs"),
     ],
 )
 def test_errors_name_the_field(body: bytes, names: str) -> None:
@@ -83,6 +87,17 @@ def test_no_body_does_more_than_raise_our_error(body: bytes) -> None:
     for path in (CHAT_PATH, COMPLETIONS_PATH):
         with contextlib.suppress(InvalidInputError):
             parse(path, body)
+
+
+def test_reasoning_is_read_from_chats_and_completions_have_none() -> None:
+    assert parse(CHAT_PATH, chat(reasoning_effort="low")).reasoning == Reasoning(Effort.LOW)
+    assert parse(CHAT_PATH, chat(thinking_token_budget=512)).reasoning == Reasoning(None, 512)
+    assert parse(CHAT_PATH, chat(reasoning={"effort": "high"}, reasoning_effort="low")).reasoning.effort is Effort.HIGH
+    assert parse(CHAT_PATH, chat(custom_params={"thinking_budget": 64})).reasoning.budget_tokens == 64
+    assert parse(CHAT_PATH, chat(chat_template_kwargs={"thinking_budget": 8})).reasoning.budget_tokens == 8
+    assert parse(CHAT_PATH, chat()).reasoning is UNSAID
+    completion = json.dumps({"model": "m", "prompt": "p", "reasoning_effort": "low"}).encode()
+    assert parse(COMPLETIONS_PATH, completion).reasoning is UNSAID
 
 
 def test_paths() -> None:
