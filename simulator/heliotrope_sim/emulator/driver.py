@@ -94,8 +94,7 @@ class EngineDriver:
             InvalidInputError: if it does not fit the engine.
         """
         now_ns = self.clock.now_ns()
-        if not self._busy:
-            self.engine.energy.settle(now_ns)
+        self.engine.energy.settle(self.meter_ns(now_ns))
         generation.sequence = self.engine.submit(generation.request, now_ns)
         self._generations[generation.request.request_id] = generation
         self._wake.set()
@@ -104,9 +103,12 @@ class EngineDriver:
         """Take a request out because its client has gone; nothing happens if it has ended."""
         if self._generations.pop(generation.request.request_id, None) is None:
             return
+        # Whoever waits for its memory cannot have had it before now.
+        self.engine.energy.settle(self.meter_ns(self.clock.now_ns()))
         self.engine.abort(generation.request.request_id, self.clock.now_ns())
         generation.finish_reason = ABORTED
         self._record(generation, client_left=True)
+        self._wake.set()
 
     def sleep(self, level: SleepLevel) -> None:
         """Put the engine to sleep; what is in flight is dropped."""
@@ -120,6 +122,14 @@ class EngineDriver:
         self.engine.wake(self.meter_ns(self.clock.now_ns()))
         self._wake.set()
 
+    def release(self, request_id: str) -> bool:
+        """Let go of a finished request's KV, which was held for others; False if it is not held."""
+        self.engine.energy.settle(self.meter_ns(self.clock.now_ns()))
+        released = self.engine.release(request_id) is not None
+        if released:
+            self._wake.set()
+        return released
+
     def set_clock(self, mhz: int) -> int:
         """Set the SM clock; returns it as clamped to the device's range."""
         return self.engine.set_clock(mhz, self.meter_ns(self.clock.now_ns()))
@@ -127,14 +137,10 @@ class EngineDriver:
     def meter_ns(self, now_ns: int) -> int:
         """The time at which to read or switch the energy meter now.
 
-        A busy engine that is late stands still until it catches up: the time in between is not idle.
+        An engine with work that is late stands still until it catches up: the time in between is not idle.
         """
-        return min(now_ns, self.engine.energy.settled_ns) if self._busy else now_ns
-
-    @property
-    def _busy(self) -> bool:
-        engine = self.engine
-        return engine.num_running > 0 or (engine.num_waiting > 0 and engine.sleep_level is None)
+        work_ns = self.engine.next_work_ns
+        return now_ns if work_ns is None else min(now_ns, max(work_ns, self.engine.energy.settled_ns))
 
     async def _run(self) -> None:
         try:
@@ -148,7 +154,7 @@ class EngineDriver:
             raise
 
     async def _step_forever(self) -> None:
-        """Steps start where the last one ended or work arrived, however late that was noticed.
+        """Steps start where the last one ended or work became due, however late that was noticed.
 
         So lateness never adds up, and in engine time there is none.
         """
@@ -156,8 +162,8 @@ class EngineDriver:
         while True:
             result = self.engine.step(now_ns)
             if result is None:
-                arrival_ns = await self._next_arrival()
-                now_ns = max(arrival_ns, self.engine.energy.settled_ns)
+                work_ns = await self._next_work()
+                now_ns = max(work_ns, self.engine.energy.settled_ns)
                 continue
             await asyncio.sleep(max(0.0, self.clock.wall_seconds_until(result.end_ns)))
             lateness = -self.clock.wall_seconds_until(result.end_ns)
@@ -166,12 +172,18 @@ class EngineDriver:
             # It may have slept and woken since the step's end.
             now_ns = max(result.end_ns, self.engine.energy.settled_ns)
 
-    async def _next_arrival(self) -> int:
-        """When the next request to be served arrived; waits for it."""
-        while (arrival_ns := self.engine.next_arrival_ns) is None or self.engine.sleep_level is not None:
+    async def _next_work(self) -> int:
+        """When the engine next has something to do; waits until then."""
+        while True:
             self._wake.clear()
-            await self._wake.wait()
-        return arrival_ns
+            work_ns = self.engine.next_work_ns
+            delay = None if work_ns is None else self.clock.wall_seconds_until(work_ns)
+            if work_ns is not None and delay is not None and delay <= 0:
+                return work_ns
+            try:
+                await asyncio.wait_for(self._wake.wait(), delay)
+            except TimeoutError:
+                continue
 
     def _deliver(self, result: StepResult) -> None:
         now_ns, metrics = result.end_ns, self.metrics

@@ -1,6 +1,19 @@
 """The continuous-batching engine as a deterministic state machine: no clock, no I/O, no asyncio."""
 
-from heliotrope_sim.engine.loop import Engine, Phase, SleepLevel, StepResult
-from heliotrope_sim.engine.sequence import Request, Sequence, Status
+from heliotrope_sim.engine.loop import Engine
+from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
+from heliotrope_sim.engine.sequence import ExternalKv, KvSource, Request, Sequence, Status
 
-__all__ = ["Engine", "Phase", "Request", "Sequence", "SleepLevel", "Status", "StepResult"]
+__all__ = [
+    "Counters",
+    "Engine",
+    "ExternalCounters",
+    "ExternalKv",
+    "KvSource",
+    "Phase",
+    "Request",
+    "Sequence",
+    "SleepLevel",
+    "Status",
+    "StepResult",
+]

@@ -3,90 +3,21 @@
 An iteration retires what has finished, admits what fits, prefills what was admitted in one or more steps of at most
 `max_num_batched_tokens` tokens, which stall the batch, and then decodes one token for everyone. Where KV memory runs
 out, the newest sequence is preempted and computed again later, as in vLLM.
+
+KV that comes from outside is loaded beside the steps: the sequence has its blocks from its admission on, joins the
+batch when the load has ended, and prefills only the rest. A rest of one token is computed by a decode step.
 """
 
 from collections import deque
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
 
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import InvalidInputError
 from heliotrope_sim.engine.costs import StepCosts
 from heliotrope_sim.engine.energy import EnergyMeter
-from heliotrope_sim.engine.fixed_point import joules, seconds
 from heliotrope_sim.engine.kv import KvMemory
-from heliotrope_sim.engine.sequence import Request, Sequence, Status
-
-
-class Phase(StrEnum):
-    """What a step does."""
-
-    PREFILL = "prefill"
-    DECODE = "decode"
-
-
-class SleepLevel(IntEnum):
-    """Depths of vLLM's sleep mode."""
-
-    PAUSED = 0
-    """Nothing is scheduled; weights and KV stay."""
-    WEIGHTS_OFFLOADED = 1
-    """Weights in host memory, KV dropped."""
-    DISCARDED = 2
-    """Weights and KV dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """One step: what it takes, draws and yields. Its tokens exist from `end_ns` on."""
-
-    phase: Phase
-    start_ns: int
-    duration_ns: int
-    picojoules: int
-    tokens: int
-    """Tokens computed: prompt tokens of a prefill, one per sequence of a decode."""
-    participants: int
-    kv_tokens: int
-    """Cached tokens that the step read."""
-    emitted: tuple[Sequence, ...]
-    """Sequences that got one token each."""
-    first_tokens: tuple[Sequence, ...]
-    """Those of `emitted` for which it was the first."""
-    finished: tuple[Sequence, ...]
-    """Those of `emitted` for which it was the last."""
-    preempted: tuple[Sequence, ...]
-    """Sequences that went back to the queue to make room."""
-
-    @property
-    def end_ns(self) -> int:
-        """When the step ends and its tokens exist."""
-        return self.start_ns + self.duration_ns
-
-    @property
-    def duration_seconds(self) -> float:
-        """How long it takes."""
-        return seconds(self.duration_ns)
-
-    @property
-    def joules(self) -> float:
-        """What all accelerators of the engine draw for it."""
-        return joules(self.picojoules)
-
-
-@dataclass(slots=True)
-class Counters:
-    """What an engine has done since its start."""
-
-    prefix_queries: int = 0
-    """Prompt tokens looked up in the prefix cache."""
-    prefix_hits: int = 0
-    preemptions: int = 0
-    prefill_tokens: int = 0
-    """Tokens computed by prefill steps, recomputation included."""
-    decode_tokens: int = 0
-    prefill_ns: int = 0
-    decode_ns: int = 0
+from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
+from heliotrope_sim.engine.sequence import ExternalKv, Request, Sequence, Status
+from heliotrope_sim.engine.transfers import Holds, Loading, TransferMeter
 
 
 class Engine:
@@ -111,14 +42,20 @@ class Engine:
         self.max_num_batched_tokens = max_num_batched_tokens or model.max_num_batched_tokens
         self.kv = KvMemory(model.kv_capacity_tokens // model.block_size, model.block_size)
         self.energy = EnergyMeter(model, now_ns)
+        self.transfers = TransferMeter()
         self.counters = Counters()
+        self.external = ExternalCounters()
         self._sleep_level: SleepLevel | None = None
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()
         self._prefilling: deque[Sequence] = deque()
         self._decoding: list[Sequence] = []
         self._retiring: list[Sequence] = []
+        self._loading = Loading()
+        self._holds = Holds()
         self._decode_is_next = False
+        self._starved = False
+        """Whether the head of the queue waits for memory that only a load's or a hold's end can free."""
 
     @property
     def model(self) -> EngineModel:
@@ -127,7 +64,7 @@ class Engine:
 
     @property
     def in_flight(self) -> tuple[Sequence, ...]:
-        """Every sequence that waits or runs."""
+        """Every sequence that waits, loads or runs."""
         return tuple(self._sequences.values())
 
     @property
@@ -137,19 +74,37 @@ class Engine:
 
     @property
     def num_waiting(self) -> int:
-        """Sequences in the queue."""
-        return len(self._waiting)
+        """Sequences in the queue, and those that wait for KV from outside."""
+        return len(self._waiting) + len(self._loading)
 
     @property
-    def next_arrival_ns(self) -> int | None:
-        """When the head of the queue arrived; None if nobody waits."""
-        return self._waiting[0].queued_ns if self._waiting else None
+    def num_loading(self) -> int:
+        """Sequences that wait for KV from outside."""
+        return len(self._loading)
+
+    @property
+    def num_held(self) -> int:
+        """Finished sequences whose blocks are held for others."""
+        return len(self._holds)
+
+    @property
+    def next_work_ns(self) -> int | None:
+        """When `step` next has something to do by itself, which may have passed; None if only a call can bring it."""
+        if self._sleep_level is not None:
+            return None
+        if self._prefilling or self._decoding:
+            return self.energy.settled_ns
+        times = [self._loading.next_ready_ns, self._holds.next_deadline_ns]
+        if self._waiting and not self._starved:
+            times.append(self._waiting[0].queued_ns)
+        return min((t for t in times if t is not None), default=None)
 
     @property
     def queued_tokens(self) -> int:
         """Tokens that waiting and admitted sequences still have to prefill, prefix hits of the waiting unknown."""
         waiting = sum(s.request.prompt_tokens + s.generated for s in self._waiting)
-        return waiting + sum(s.prefill_target - s.computed for s in self._prefilling)
+        admitted = sum(s.prefill_target - s.computed for s in self._prefilling)
+        return waiting + admitted + self._loading.tokens_to_prefill
 
     @property
     def kv_tokens(self) -> int:
@@ -170,7 +125,8 @@ class Engine:
         """Queue a request.
 
         Raises:
-            InvalidInputError: if it has no tokens, could never fit, or its id is in use.
+            InvalidInputError: if it has no tokens, could never fit, its id is in use, or its external KV or hold
+                makes no sense.
         """
         if request.prompt_tokens < 1:
             raise InvalidInputError("prompt_tokens", f"must be at least 1, got {request.prompt_tokens}")
@@ -183,7 +139,8 @@ class Engine:
                 f"{request.prompt_tokens} prompt and {request.output_tokens} output tokens exceed the KV memory of "
                 f"{capacity} tokens",
             )
-        if request.request_id in self._sequences:
+        _check_external(request)
+        if request.request_id in self._sequences or request.request_id in self._holds:
             raise InvalidInputError("request_id", f"{request.request_id!r} is already in flight")
         sequence = Sequence(request, queued_ns=now_ns)
         self._sequences[request.request_id] = sequence
@@ -200,15 +157,24 @@ class Engine:
             return None
         if sequence.status is Status.WAITING:
             self._waiting.remove(sequence)
+        elif sequence.status is Status.LOADING:
+            self._loading.remove(sequence)
         elif sequence.status is Status.PREFILLING:
             self._prefilling.remove(sequence)
         else:
             self._decoding.remove(sequence)
             if sequence in self._retiring:
                 self._retiring.remove(sequence)
-        self.kv.release(sequence)
+        self._free(sequence)
         sequence.status = Status.ABORTED
         sequence.finished_ns = now_ns
+        return sequence
+
+    def release(self, request_id: str) -> Sequence | None:
+        """End the hold of a finished request whose KV others have read; None if it is not held."""
+        sequence = self._holds.pop(request_id)
+        if sequence is not None:
+            self._let_go(sequence)
         return sequence
 
     def set_clock(self, mhz: int, now_ns: int) -> int:
@@ -219,13 +185,17 @@ class Engine:
         return self._model.clock_mhz
 
     def sleep(self, level: SleepLevel, now_ns: int) -> list[Sequence]:
-        """Abort what is in flight and sleep; from level 1 on the prefix cache is lost. Returns what was aborted.
+        """Abort what is in flight and sleep; from level 1 on the prefix cache and what is held are lost.
+
+        Returns what was aborted.
 
         Requests submitted while it sleeps wait for `wake`, as in vLLM.
         """
         aborted = [s for s in (self.abort(i, now_ns) for i in list(self._sequences)) if s is not None]
         self._decode_is_next = False
         if level >= SleepLevel.WEIGHTS_OFFLOADED:
+            for sequence in self._holds.pop_all():
+                self._let_go(sequence)
             self.kv.forget()
         self._sleep_level = level
         self.energy.set_asleep(now_ns, level >= SleepLevel.WEIGHTS_OFFLOADED)
@@ -245,28 +215,54 @@ class Engine:
         if now_ns < self.energy.settled_ns:
             raise ValueError(f"step at {now_ns} ns, but time is settled up to {self.energy.settled_ns} ns")
         self._retire()
+        for sequence in self._holds.pop_expired(now_ns):
+            self.external.expired_holds += 1
+            self._let_go(sequence)
         if self._sleep_level is not None:
             return None
-        if not self._prefilling and not (self._decode_is_next and self._decoding):
-            self._admit(now_ns)
-        if self._prefilling:
-            return self._prefill(now_ns)
-        if self._decoding:
-            return self._decode(now_ns)
-        return None
+        while True:
+            if not self._prefilling and not (self._decode_is_next and self._decoding):
+                self._admit(now_ns)
+            if self._prefilling:
+                return self._prefill(now_ns)
+            if not self._decoding:
+                return None
+            preempted = self._make_room()
+            if self._decoding:
+                return self._decode(now_ns, preempted)
+            # Loads and holds have the rest of the memory; a load that has ended may join.
+            self._decode_is_next = False
 
     def _retire(self) -> None:
         if not self._retiring:
             return
         for sequence in self._retiring:
-            self.kv.release(sequence)
-            sequence.status = Status.FINISHED
             del self._sequences[sequence.request.request_id]
+            if sequence.request.hold_ns is None:
+                self._let_go(sequence)
+            else:
+                sequence.status = Status.HELD
+                sequence.held_until_ns = (sequence.finished_ns or 0) + sequence.request.hold_ns
+                self._holds.add(sequence)
         self._retiring.clear()
         self._decoding = [s for s in self._decoding if s.status is Status.DECODING]
 
+    def _let_go(self, sequence: Sequence) -> None:
+        self._free(sequence)
+        sequence.status = Status.FINISHED
+
+    def _free(self, sequence: Sequence) -> None:
+        self.kv.release(sequence)
+        self._starved = False
+
     def _admit(self, now_ns: int) -> None:
         """First come, first served: the head of the queue is never overtaken."""
+        self._join_loaded(now_ns)
+        self._admit_waiting(now_ns)
+        # A load may take no time.
+        self._join_loaded(now_ns)
+
+    def _admit_waiting(self, now_ns: int) -> None:
         waiting, block_size = self._waiting, self.kv.block_size
         while waiting and self.num_running < self.max_num_seqs:
             sequence = waiting[0]
@@ -276,17 +272,59 @@ class Engine:
             # The last token is always computed: its output is the next token.
             matched = self.kv.match(sequence.request.block_hashes, (target - 1) // block_size)
             if not self.kv.admit(sequence, matched, -(-target // block_size)):
+                self._starved = True
                 return
             waiting.popleft()
-            sequence.status = Status.PREFILLING
             sequence.prefill_target = target
             sequence.computed = matched * block_size
-            if sequence.scheduled_ns is None:
-                sequence.scheduled_ns = now_ns
+            first_time = sequence.scheduled_ns is None
+            if first_time:
                 sequence.cached_tokens = sequence.computed
                 self.counters.prefix_queries += target
                 self.counters.prefix_hits += sequence.computed
+            external = sequence.request.external if first_time else None
+            if external is not None and self._load(sequence, external, now_ns):
+                continue
+            sequence.status = Status.PREFILLING
+            if first_time:
+                sequence.scheduled_ns = now_ns
             self._prefilling.append(sequence)
+
+    def _load(self, sequence: Sequence, external: ExternalKv, now_ns: int) -> bool:
+        """Begin to load what is not cached here; False if there is nothing to load."""
+        self.external.queries += sequence.prefill_target - sequence.computed
+        tokens = min(external.tokens, sequence.prefill_target - 1) - sequence.computed
+        if tokens <= 0:
+            return False
+        missing = external.tokens - sequence.computed
+        duration_ns = external.load_ns * missing // external.tokens
+        picojoules = external.load_picojoules * missing // external.tokens
+        sequence.status = Status.LOADING
+        sequence.loading_tokens = sequence.external_tokens = tokens
+        sequence.external_source = external.source
+        sequence.cached_tokens += tokens
+        sequence.loaded_ns = now_ns + duration_ns
+        sequence.load_picojoules += picojoules
+        self.transfers.start(now_ns, duration_ns, picojoules)
+        self.external.hits[external.source] += tokens
+        self.external.loads[external.source] += 1
+        self.external.load_ns += duration_ns
+        self._loading.add(sequence)
+        return True
+
+    def _join_loaded(self, now_ns: int) -> None:
+        """Take sequences whose loads have ended into the batch."""
+        while self.num_running < self.max_num_seqs and (sequence := self._loading.take_ready(now_ns)) is not None:
+            sequence.computed += sequence.loading_tokens
+            sequence.loading_tokens = 0
+            self.kv.publish(sequence)
+            sequence.scheduled_ns = now_ns
+            if sequence.computed == sequence.prefill_target - 1:
+                sequence.status = Status.DECODING
+                self._decoding.append(sequence)
+            else:
+                sequence.status = Status.PREFILLING
+                self._prefilling.append(sequence)
 
     def _prefill(self, now_ns: int) -> StepResult:
         budget = self.max_num_batched_tokens
@@ -328,8 +366,7 @@ class Engine:
         )
         return self._finish_step(Phase.PREFILL, now_ns, duration, energy, tokens, len(chunks), 0, emitted, ())
 
-    def _decode(self, now_ns: int) -> StepResult:
-        preempted = self._make_room()
+    def _decode(self, now_ns: int, preempted: tuple[Sequence, ...]) -> StepResult:
         costs, decoding, block_size = self._costs, self._decoding, self.kv.block_size
         batch = len(decoding)
         kv_tokens = 0
@@ -368,11 +405,9 @@ class Engine:
     ) -> StepResult:
         end_ns = now_ns + duration_ns
         finished = [s for s in emitted if s.generated == s.request.output_tokens]
-        first: list[Sequence] = []
-        if phase is Phase.PREFILL:
-            first = [s for s in emitted if s.first_token_ns is None]
-            for sequence in first:
-                sequence.first_token_ns = end_ns
+        first = [s for s in emitted if s.first_token_ns is None]
+        for sequence in first:
+            sequence.first_token_ns = end_ns
         for sequence in finished:
             sequence.finished_ns = end_ns
         self._retiring.extend(finished)
@@ -395,7 +430,8 @@ class Engine:
         """Give every sequence that starts a block one more; preempt the newest until that works."""
         decoding, block_size = self._decoding, self.kv.block_size
         preempted: list[Sequence] = []
-        for sequence in [s for s in decoding if s.computed % block_size == 0]:
+        full = [s for s in decoding if s.computed % block_size == 0 and s.computed == s.block_count * block_size]
+        for sequence in full:
             if sequence.status is not Status.DECODING:
                 continue
             while not self.kv.grow(sequence):
@@ -407,9 +443,23 @@ class Engine:
         return tuple(preempted)
 
     def _preempt(self, sequence: Sequence) -> None:
-        self.kv.release(sequence)
+        self._free(sequence)
         sequence.status = Status.WAITING
         sequence.computed = 0
         sequence.preemptions += 1
         self.counters.preemptions += 1
         self._waiting.appendleft(sequence)
+
+
+def _check_external(request: Request) -> None:
+    """Raise InvalidInputError for external KV or a hold that cannot be."""
+    external = request.external
+    if external is not None:
+        if not 1 <= external.tokens <= request.prompt_tokens:
+            raise InvalidInputError(
+                "external.tokens", f"must be 1 to the {request.prompt_tokens} of the prompt, got {external.tokens}"
+            )
+        if external.load_ns < 0 or external.load_picojoules < 0:
+            raise InvalidInputError("external", "its time and energy must not be negative")
+    if request.hold_ns is not None and request.hold_ns < 0:
+        raise InvalidInputError("hold_ns", f"must not be negative, got {request.hold_ns}")

@@ -2,9 +2,33 @@
 
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from heliotrope_sim.engine.fixed_point import joules
+
+
+class KvSource(StrEnum):
+    """Where KV comes from that is not in the accelerators' memory; the names of vLLM's metrics."""
+
+    HOST = "host"
+    P2P = "p2p"
+    DISK = "disk"
+    UNSPECIFIED = "external_unspecified"
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalKv:
+    """KV of the beginning of a prompt that somebody else computed and that has to be loaded.
+
+    Time and energy are those of all its tokens. Where the engine's own cache holds a part of them, only the rest is
+    loaded, and takes and draws its proportion.
+    """
+
+    tokens: int
+    """How many of the prompt's first tokens; all of the prompt leaves one token to compute."""
+    load_ns: int
+    load_picojoules: int
+    source: KvSource = KvSource.UNSPECIFIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +44,10 @@ class Request:
 
     Blocks beyond the last hash are private. Empty: nothing of it is ever shared.
     """
+    external: ExternalKv | None = None
+    """KV from outside, loaded when it is first admitted; computed like any other if it is preempted later."""
+    hold_ns: int | None = None
+    """Keep its blocks that long after its last token unless they are released before; None: let them go."""
 
 
 class Status(IntEnum):
@@ -30,6 +58,10 @@ class Status(IntEnum):
     DECODING = 2
     FINISHED = 3
     ABORTED = 4
+    LOADING = 5
+    """Admitted; its KV is on the way from outside."""
+    HELD = 6
+    """Finished; its blocks stay for others to read."""
 
 
 @dataclass(eq=False, slots=True)
@@ -44,11 +76,17 @@ class Sequence:
     first_token_ns: int | None = None
     finished_ns: int | None = None
     cached_tokens: int = 0
-    """Prompt tokens found in the prefix cache when it was first admitted."""
+    """Prompt tokens that it did not have to compute when it was first admitted: cached here, or loaded."""
+    external_tokens: int = 0
+    """Those of `cached_tokens` that were loaded from outside."""
+    external_source: KvSource | None = None
+    """Where they came from."""
     generated: int = 0
     preemptions: int = 0
     picojoules: int = 0
     """Its true share of the energy of the steps it took part in; fixed costs of a step are shared evenly."""
+    load_picojoules: int = 0
+    """The energy of its loads."""
 
     computed: int = 0
     """Tokens whose KV is in memory."""
@@ -59,11 +97,17 @@ class Sequence:
     private_blocks: int = 0
     hashed_blocks: int = 0
     """Leading full blocks that were offered to the prefix cache already."""
+    loading_tokens: int = 0
+    """Tokens on their way from outside."""
+    loaded_ns: int = 0
+    """When they have arrived."""
+    held_until_ns: int = 0
+    """When its hold ends by itself."""
 
     @property
     def joules(self) -> float:
-        """Its true energy so far."""
-        return joules(self.picojoules)
+        """Its true energy so far, that of loads included."""
+        return joules(self.picojoules + self.load_picojoules)
 
     @property
     def block_count(self) -> int:
