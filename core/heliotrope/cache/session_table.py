@@ -6,9 +6,9 @@ buffer; an open-addressed table of row numbers (linear probing, at most half ful
 and two columns of row numbers keep the order. The system gives memory to the buffers only as rows are used.
 """
 
-from dataclasses import dataclass
 from math import nan
 from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,13 +17,13 @@ MAX_CACHES = 4
 """Endpoints remembered per row."""
 _LARGEST_COUNT = 2**32 - 1
 
-_FIXED = Struct("<16sIIIIIIddd")
-_CACHES = Struct("<" + "IId" * MAX_CACHES)
-ROW_BYTES = _FIXED.size + _CACHES.size
+_FIXED_FIELDS = 10
+_ROW = Struct("<16sIIIIIIddd" + "IId" * MAX_CACHES)
+_NO_CACHE = (0, 0, 0.0)
+ROW_BYTES = _ROW.size
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """What is kept of one session. Endpoints are numbers from 1 on, 0 is none; NaN is unknown."""
 
     endpoint: int = 0
@@ -57,7 +57,7 @@ class SessionTable:
         self.capacity = capacity
         self._mask = buckets - 1
         self._buckets = memoryview(np.zeros(buckets, dtype=np.uint32))
-        self._rows = memoryview(bytearray((capacity + 1) * ROW_BYTES))
+        self._rows = memoryview(np.zeros((capacity + 1) * ROW_BYTES, dtype=np.uint8))
         # Row 0 is no row: it closes the ring of rows in the order of writing, oldest after it, newest before it.
         self._newer = memoryview(np.zeros(capacity + 1, dtype=np.uint32))
         self._older = memoryview(np.zeros(capacity + 1, dtype=np.uint32))
@@ -158,10 +158,11 @@ class SessionTable:
         return bytes(self._rows[number * ROW_BYTES : number * ROW_BYTES + KEY_BYTES])
 
     def _write(self, number: int, key: bytes, row: Row) -> None:
-        start = number * ROW_BYTES
-        _FIXED.pack_into(
+        caches = [value for cache in row.caches[:MAX_CACHES] for value in cache]
+        caches += _NO_CACHE * (MAX_CACHES - len(row.caches))
+        _ROW.pack_into(
             self._rows,
-            start,
+            number * ROW_BYTES,
             key,
             row.endpoint,
             min(row.turns, _LARGEST_COUNT),
@@ -172,13 +173,14 @@ class SessionTable:
             row.mean_gap_seconds,
             row.seen_s,
             row.ended_s,
+            *caches,
         )
-        caches = [value for cache in row.caches[:MAX_CACHES] for value in cache]
-        caches += (0, 0, 0.0) * (MAX_CACHES - len(caches) // 3)
-        _CACHES.pack_into(self._rows, start + _FIXED.size, *caches)
 
     def _read(self, number: int) -> Row:
-        start = number * ROW_BYTES
-        fixed = _FIXED.unpack_from(self._rows, start)
-        caches = _CACHES.unpack_from(self._rows, start + _FIXED.size)
-        return Row(*fixed[1:], tuple(caches[i : i + 3] for i in range(0, 3 * MAX_CACHES, 3) if caches[i]))
+        values = _ROW.unpack_from(self._rows, number * ROW_BYTES)
+        caches = []
+        for i in range(_FIXED_FIELDS, len(values), 3):
+            if not values[i]:
+                break
+            caches.append(values[i : i + 3])
+        return Row(*values[1:_FIXED_FIELDS], tuple(caches))

@@ -7,8 +7,9 @@ full and others were heard of later.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from math import isfinite, isnan, nan
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import NamedTuple
 
 from heliotrope.cache.session_table import MAX_CACHES, Row, SessionTable
 
@@ -18,8 +19,7 @@ _EXPIRED_PER_CALL = 2
 """Of the oldest sessions that are looked at with each new turn: more go than can come."""
 
 
-@dataclass(frozen=True, slots=True)
-class CachedAt:
+class CachedAt(NamedTuple):
     """A belief about one endpoint's KV cache."""
 
     endpoint: str
@@ -27,8 +27,7 @@ class CachedAt:
     age_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class SessionView:
+class SessionView(NamedTuple):
     """A session as the decision about its next turn sees it."""
 
     turns: int
@@ -94,9 +93,11 @@ class Sessions:
             switches=row.switches,
             turns_at_previous=row.turns_there,
             caches=tuple(
-                CachedAt(self._names[number], tokens, now_s - at_s)
-                for number, tokens, at_s in row.caches
-                if self._believed(number, at_s, now_s)
+                [
+                    CachedAt(self._names[number], tokens, now_s - at_s)
+                    for number, tokens, at_s in row.caches
+                    if self._believed(number, at_s, now_s)
+                ]
             ),
         )
 
@@ -117,21 +118,22 @@ class Sessions:
             row = Row()
         gap_s = now_s - row.ended_s
         gaps, mean_gap_s = row.gaps, row.mean_gap_seconds
-        if isfinite(gap_s):
+        if not isnan(gap_s):
             gaps += 1
             mean_gap_s = gap_s if gaps == 1 else mean_gap_s + (gap_s - mean_gap_s) / gaps
         number = self._number(endpoint)
         there = number == row.endpoint
-        turn = replace(
-            row,
+        turn = Row(
             endpoint=number,
             turns=row.turns + 1,
+            history_tokens=row.history_tokens,
             switches=row.switches + (row.turns > 0 and not there),
             turns_there=row.turns_there + 1 if there else 1,
             gaps=gaps,
             mean_gap_seconds=mean_gap_s,
             seen_s=now_s,
             ended_s=nan,
+            caches=row.caches,
         )
         self._evicted["capacity"] += self._table.put(key, turn)
         self._drop_silent(now_s, forget_after_seconds)
@@ -150,7 +152,7 @@ class Sessions:
             others = tuple(cache for cache in caches if cache[0] != number)
             caches = ((number, history_tokens, now_s), *others)[:MAX_CACHES]
         history = row.history_tokens if history_tokens is None else history_tokens
-        self._table.put(key, replace(row, history_tokens=history, seen_s=now_s, ended_s=now_s, caches=caches))
+        self._table.put(key, row._replace(history_tokens=history, seen_s=now_s, ended_s=now_s, caches=caches))
 
     def cache_lost(self, endpoint: str, now_s: float) -> None:
         """The endpoint's KV cache is empty: its engine restarted, slept or dropped all blocks."""
