@@ -1,9 +1,16 @@
 """The picker's own requests on one endpoint, so that decisions see dispatches before the next scrape does."""
 
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import exp, inf, nan
 
-DUTY_TIME_CONSTANT_SECONDS = 5.0
+from heliotrope.decide.load import DUTY_TIME_CONSTANT_SECONDS, FACTS, Fact
+
+_SLACK = 64
+"""Requests that ended before their first token was due may stay in the queue of what falls due, up to this many."""
 
 
 @dataclass(slots=True, eq=False)
@@ -19,89 +26,110 @@ class Dispatch:
     streams: bool = False
     """Its first token will be seen: until then it waits, due or not."""
 
-    def waits(self, now_s: float) -> bool:
-        """Whether its first token is still to come, for one of which none was seen."""
-        return self.streams or self.first_token_due_s > now_s
-
 
 class InFlight:
-    """Counts of one endpoint. Adding, removing and a piece are O(1).
+    """Keeps the facts that `heliotrope.decide.load` needs of own requests; each call is O(1).
 
     A streamed request waits for its first token until `piece` tells of it; of others nobody sees it, so they wait until
     it is due.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, facts: "array[float] | None" = None) -> None:
+        """`facts` is the endpoint's row, shared with whoever reads its metrics; by default one of its own."""
+        self._facts = no_facts() if facts is None else facts
         self._open: dict[Dispatch, None] = {}  # in the order of dispatch
         self._before_first: dict[Dispatch, None] = {}
-        self._prompt_tokens = 0.0
-        self._output_tokens = 0.0
-        self._prefill_seconds = 0.0
-        self._prefill_as_of_s = 0.0
-        self._piece_s = float("nan")
+        self._due: list[tuple[float, int, Dispatch]] = []
+        self._order = count()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def add(self, dispatch: Dispatch, prefill_seconds: float) -> None:
         """A request was dispatched; `prefill_seconds` is what its prefill is expected to occupy the engine for."""
+        facts, at_s = self._facts, dispatch.dispatched_s
         self._open[dispatch] = None
-        self._prompt_tokens += dispatch.prompt_tokens
-        self._output_tokens += dispatch.expected_output_tokens
+        facts[Fact.OWN] += 1.0
+        facts[Fact.PROMPT_TOKENS] += dispatch.prompt_tokens
+        facts[Fact.OUTPUT_TOKENS] += dispatch.expected_output_tokens
+        if at_s > facts[Fact.SCRAPED_S]:
+            facts[Fact.TOKENS_SINCE_SCRAPE] += dispatch.prompt_tokens
+        elapsed = max(at_s - facts[Fact.PREFILL_AS_OF_S], 0.0)
+        faded = facts[Fact.PREFILL_SECONDS] * exp(-elapsed / DUTY_TIME_CONSTANT_SECONDS)
+        facts[Fact.PREFILL_SECONDS] = faded + prefill_seconds
+        facts[Fact.PREFILL_AS_OF_S] = at_s
+        if not self._before_first:
+            facts[Fact.OLDEST_WAITING_S] = at_s
         self._before_first[dispatch] = None
-        self._prefill_seconds = self._decayed(dispatch.dispatched_s) + prefill_seconds
-        self._prefill_as_of_s = dispatch.dispatched_s
+        facts[Fact.OWN_WAITING] += 1.0
+        facts[Fact.OWN_WAITING_TOKENS] += dispatch.uncached_tokens
+        if not dispatch.streams:
+            self._falls_due(dispatch)
 
     def remove(self, dispatch: Dispatch) -> None:
         """The request ended; a second call for the same one does nothing."""
         if dispatch not in self._open:
             return
+        facts = self._facts
         del self._open[dispatch]
-        self._prompt_tokens -= dispatch.prompt_tokens
-        self._output_tokens -= dispatch.expected_output_tokens
-        self._before_first.pop(dispatch, None)
+        facts[Fact.OWN] -= 1.0
+        facts[Fact.PROMPT_TOKENS] -= dispatch.prompt_tokens
+        facts[Fact.OUTPUT_TOKENS] -= dispatch.expected_output_tokens
+        if dispatch.dispatched_s > facts[Fact.SCRAPED_S]:
+            facts[Fact.TOKENS_SINCE_SCRAPE] -= dispatch.prompt_tokens
+        self._waits_no_longer(dispatch)
 
     def piece(self, dispatch: Dispatch, now_s: float) -> None:
         """A piece of its answer has arrived: it waits no longer, and a step of the engine ended just before."""
-        self._before_first.pop(dispatch, None)
-        self._piece_s = now_s
+        self._facts[Fact.PIECE_S] = now_s
+        self._waits_no_longer(dispatch)
 
-    def seconds_since_piece(self, now_s: float) -> float:
-        """Since a piece of any answer arrived from there; NaN before the first."""
-        return now_s - self._piece_s
+    def expire(self, now_s: float) -> None:
+        """Those whose first token nobody sees wait no longer than until it is due."""
+        while self._due and self._due[0][0] <= now_s:
+            self._waits_no_longer(heappop(self._due)[2])
+        self._facts[Fact.NEXT_DUE_S] = self._due[0][0] if self._due else inf
 
-    def mean_prompt_tokens(self) -> float:
-        """Of the open requests; 0 without any."""
-        return self._prompt_tokens / len(self._open) if self._open else 0.0
-
-    def expected_output_tokens(self) -> float:
-        """That the open requests were expected to produce when they were sent."""
-        return max(self._output_tokens, 0.0)
-
-    def waiting(self, now_s: float) -> tuple[int, float]:
-        """Requests that wait for their first token, and their uncached prompt tokens."""
-        for dispatch in [d for d in self._before_first if not d.waits(now_s)]:
-            del self._before_first[dispatch]
-        return len(self._before_first), sum(d.uncached_tokens for d in self._before_first)
-
-    def oldest_waiting_s(self, now_s: float) -> float:
-        """How long the oldest one of them has waited; 0 without any."""
-        return next((now_s - d.dispatched_s for d in self._before_first if d.waits(now_s)), 0.0)
-
-    def dispatched_since(self, time_s: float) -> tuple[int, float]:
-        """Open requests dispatched after a time, and their prompt tokens."""
-        count, tokens = 0, 0.0
+    def sent_after(self, time_s: float) -> Iterator[Dispatch]:
+        """Open requests dispatched after a time, the last first."""
         for dispatch in reversed(self._open):
             if dispatch.dispatched_s <= time_s:
                 break
-            count += 1
-            tokens += dispatch.prompt_tokens
-        return count, tokens
+            yield dispatch
 
-    def prefill_duty(self, now_s: float) -> float:
-        """Share of recent time that dispatched prefills are expected to have taken, in [0, 1)."""
-        return min(self._decayed(now_s) / DUTY_TIME_CONSTANT_SECONDS, 0.95)
+    def _waits_no_longer(self, dispatch: Dispatch) -> None:
+        waiting, facts = self._before_first, self._facts
+        if dispatch not in waiting:
+            return
+        del waiting[dispatch]
+        facts[Fact.OWN_WAITING] -= 1.0
+        # Sums of what is no whole number drift, but never past the moment when nothing waits.
+        facts[Fact.OWN_WAITING_TOKENS] = facts[Fact.OWN_WAITING_TOKENS] - dispatch.uncached_tokens if waiting else 0.0
+        facts[Fact.OLDEST_WAITING_S] = next(iter(waiting)).dispatched_s if waiting else nan
 
-    def _decayed(self, now_s: float) -> float:
-        elapsed = max(now_s - self._prefill_as_of_s, 0.0)
-        return self._prefill_seconds * exp(-elapsed / DUTY_TIME_CONSTANT_SECONDS)
+    def _falls_due(self, dispatch: Dispatch) -> None:
+        heappush(self._due, (dispatch.first_token_due_s, next(self._order), dispatch))
+        if len(self._due) > 2 * len(self._before_first) + _SLACK:
+            self._due = [entry for entry in self._due if entry[2] in self._before_first]
+            heapify(self._due)
+        self._facts[Fact.NEXT_DUE_S] = self._due[0][0]
+
+
+def no_facts() -> "array[float]":
+    """The row of an endpoint that nothing is known of and nothing was sent to."""
+    facts = array("d", [nan]) * FACTS
+    for zero in (
+        Fact.OWN_AT_SCRAPE,
+        Fact.OWN_WAITING_AT_SCRAPE,
+        Fact.OWN,
+        Fact.OWN_WAITING,
+        Fact.OWN_WAITING_TOKENS,
+        Fact.PROMPT_TOKENS,
+        Fact.OUTPUT_TOKENS,
+        Fact.TOKENS_SINCE_SCRAPE,
+        Fact.PREFILL_SECONDS,
+        Fact.PREFILL_AS_OF_S,
+    ):
+        facts[zero] = 0.0
+    facts[Fact.NEXT_DUE_S] = inf
+    return facts

@@ -1,17 +1,21 @@
 """The live state of one endpoint, and its projection to now."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import numpy as np
+
+from heliotrope.decide.candidates import FloatColumn
+from heliotrope.decide.load import Fact, project
 from heliotrope.predict.recent_load import RecentLoad, after_page
 from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
-from heliotrope_epp.datalayer.inflight import InFlight
+from heliotrope_epp.datalayer.inflight import InFlight, no_facts
 
 NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """An endpoint's load at one moment; NaN where unknown."""
+    """An endpoint's load at one moment; NaN where unknown. In the order of `heliotrope.decide.load.Column`."""
 
     running: float
     waiting: float
@@ -40,82 +44,117 @@ class Load:
         return self.running + self.waiting
 
 
-UNKNOWN_LOAD = Load(NAN, NAN, NAN, NAN, NAN, NAN)
-
-
-@dataclass(slots=True)
 class EndpointState:
-    """Owned by the loop's thread: the data layer writes it, decisions read it."""
+    """Owned by the loop's thread: the data layer writes it, decisions read it.
 
-    endpoint: Endpoint
-    traits: Traits = field(default_factory=Traits)
-    metrics: EngineMetrics | None = None
-    inflight: InFlight = field(default_factory=InFlight)
-    inflight_at_scrape: int = 0
-    """Own requests when `metrics` was scraped: what the engine then had beyond them belongs to others."""
-    waiting_at_scrape: int = 0
-    """Of them, those that waited for their first token."""
-    recent: RecentLoad = field(default_factory=RecentLoad)
-    tells_computed: bool = False
-    """Its pages tell computed prompt tokens from cached ones: the other count is not taken in their place."""
-    consecutive_failures: int = 0
-    """Scrapes that failed since the last good one."""
+    What decisions need of many endpoints at once stands in `facts`, which every change keeps up to date.
+    """
+
+    __slots__ = (
+        "_facts",
+        "_inflight_at_scrape",
+        "_metrics",
+        "_traits",
+        "consecutive_failures",
+        "endpoint",
+        "facts",
+        "inflight",
+        "recent",
+        "tells_computed",
+    )
+
+    def __init__(self, endpoint: Endpoint, traits: Traits | None = None, metrics: EngineMetrics | None = None) -> None:
+        self.endpoint = endpoint
+        self._traits = Traits() if traits is None else traits
+        self._facts = no_facts()
+        self.facts: FloatColumn = np.frombuffer(self._facts, dtype=np.float64)
+        """`heliotrope.decide.load.Fact` by position; a view, to be copied by who keeps it."""
+        self.facts.setflags(write=False)
+        self.inflight = InFlight(self._facts)
+        self.recent = RecentLoad()
+        self.tells_computed = False
+        """Its pages tell computed prompt tokens from cached ones: the other count is not taken in their place."""
+        self.consecutive_failures = 0
+        """Scrapes that failed since the last good one."""
+        self._inflight_at_scrape = 0
+        self._metrics: EngineMetrics | None = None
+        self.metrics = metrics
+
+    @property
+    def traits(self) -> Traits:
+        """What the resources say of the endpoint."""
+        return self._traits
+
+    @traits.setter
+    def traits(self, traits: Traits) -> None:
+        self._traits = traits
+        self._note_kv()
+
+    @property
+    def metrics(self) -> EngineMetrics | None:
+        """The last page of the engine; to take the next one, call `scraped`."""
+        return self._metrics
+
+    @metrics.setter
+    def metrics(self, metrics: EngineMetrics | None) -> None:
+        self._metrics = metrics
+        facts = self._facts
+        facts[Fact.SCRAPED_S] = NAN if metrics is None else metrics.scraped_s
+        facts[Fact.RUNNING] = _known(None if metrics is None else metrics.running)
+        facts[Fact.WAITING] = _known(None if metrics is None else metrics.waiting)
+        facts[Fact.POWER_WATTS] = _known(None if metrics is None else metrics.power_watts)
+        facts[Fact.SM_CLOCK_MHZ] = _known(None if metrics is None else metrics.sm_clock_mhz)
+        since = () if metrics is None else self.inflight.sent_after(metrics.scraped_s)
+        facts[Fact.TOKENS_SINCE_SCRAPE] = sum(dispatch.prompt_tokens for dispatch in since)
+        self._note_kv()
+
+    @property
+    def inflight_at_scrape(self) -> int:
+        """Own requests when `metrics` was scraped: what the engine then had beyond them belongs to others."""
+        return self._inflight_at_scrape
+
+    @inflight_at_scrape.setter
+    def inflight_at_scrape(self, requests: int) -> None:
+        self._inflight_at_scrape = requests
+        self._facts[Fact.OWN_AT_SCRAPE] = float(requests)
 
     def fresh_metrics(self, now_s: float, stale_after_s: float) -> EngineMetrics | None:
         """The last scrape, or None if there is none or it is older than `stale_after_s`."""
-        metrics = self.metrics
+        metrics = self._metrics
         return metrics if metrics is not None and now_s - metrics.scraped_s <= stale_after_s else None
 
     def load(self, now_s: float, stale_after_s: float) -> Load:
-        """The load now: what others had at the last scrape, plus our own requests in flight.
-
-        Unknown when metrics are missing, NaN or stale: then we do not know what others sent there.
-        """
-        metrics = self.fresh_metrics(now_s, stale_after_s)
-        if metrics is None or metrics.running is None or metrics.waiting is None:
-            return UNKNOWN_LOAD
-        seen = metrics.running + metrics.waiting
-        others = max(seen - self.inflight_at_scrape, 0.0)
-        own = len(self.inflight)
-        own_waiting, own_waiting_tokens = self.inflight.waiting(now_s)
-        # Requests before the next one's prefill: our own, and those that others had at the scrape. Those that we know
-        # nothing about are taken to be as long as ours are on average.
-        others_waiting = max(metrics.waiting - self.waiting_at_scrape, 0.0)
-        waiting = own_waiting + others_waiting
-        _, new_tokens = self.inflight.dispatched_since(metrics.scraped_s)
-        return Load(
-            running=max(own + others - waiting, 0.0),
-            waiting=waiting,
-            waiting_tokens=own_waiting_tokens + others_waiting * self.inflight.mean_prompt_tokens(),
-            oldest_waiting_seconds=self.inflight.oldest_waiting_s(now_s),
-            kv_tokens=self._kv_tokens(metrics) + new_tokens,
-            prefill_duty=self.inflight.prefill_duty(now_s),
-            prefill_tokens_in_flight=own_waiting_tokens,
-            decode_tokens_in_flight=self.inflight.expected_output_tokens(),
-            kv_capacity_tokens=self._kv_capacity_tokens(metrics),
-            power_watts=NAN if metrics.power_watts is None else metrics.power_watts,
-            sm_clock_mhz=NAN if metrics.sm_clock_mhz is None else metrics.sm_clock_mhz,
-            seconds_since_piece=self.inflight.seconds_since_piece(now_s),
-            recent_running=self.recent.running,
-            recent_prompt_tokens_per_second=self.recent.prompt_tokens_per_second,
-        )
+        """The load now; `heliotrope.decide.load.project` does the same for many endpoints at once."""
+        self.inflight.expire(now_s)
+        return Load(*project(self.facts.reshape(1, -1), now_s, stale_after_s).table[:, 0].tolist())
 
     def scraped(self, metrics: EngineMetrics) -> None:
         """Take a new scrape, and remember what of it was our own."""
+        self.inflight.expire(metrics.scraped_s)
         self.metrics = metrics
         self.inflight_at_scrape = len(self.inflight)
-        self.waiting_at_scrape = self.inflight.waiting(metrics.scraped_s)[0]
+        self._facts[Fact.OWN_WAITING_AT_SCRAPE] = self._facts[Fact.OWN_WAITING]
         prompt_tokens = metrics.computed_prompt_tokens_total
         self.tells_computed = self.tells_computed or prompt_tokens is not None
         if not self.tells_computed:
             prompt_tokens = metrics.prompt_tokens_total
         self.recent = after_page(self.recent, metrics.scraped_s, metrics.running, prompt_tokens)
+        self._facts[Fact.RECENT_RUNNING] = self.recent.running
+        self._facts[Fact.RECENT_PROMPT_RATE] = self.recent.prompt_tokens_per_second
 
-    def _kv_tokens(self, metrics: EngineMetrics) -> float:
-        return NAN if metrics.kv_usage is None else metrics.kv_usage * self._kv_capacity_tokens(metrics)
+    def _note_kv(self) -> None:
+        metrics, capacity = self._metrics, self._kv_capacity_tokens()
+        usage = NAN if metrics is None else _known(metrics.kv_usage)
+        self._facts[Fact.KV_CAPACITY_TOKENS] = capacity
+        self._facts[Fact.KV_TOKENS] = usage * capacity
 
-    def _kv_capacity_tokens(self, metrics: EngineMetrics) -> float:
-        if metrics.block_size is not None and metrics.num_blocks is not None:
+    def _kv_capacity_tokens(self) -> float:
+        metrics = self._metrics
+        if metrics is not None and metrics.block_size is not None and metrics.num_blocks is not None:
             return float(metrics.block_size * metrics.num_blocks)
-        engine = self.traits.engine
+        engine = self._traits.engine
         return NAN if engine is None else float(engine.kv_capacity_tokens)
+
+
+def _known(value: float | None) -> float:
+    return NAN if value is None else value
