@@ -9,7 +9,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +206,7 @@ class Picker:
             decisions=self._decisions,
             meter=self._metering.requests,
             clock=clock,
-            settings=settings.director,
+            settings=replace(settings.director, learning=self._learner is not None),
             tracer=None if self._tracing is None else self._tracing.tracer,
         )
         self._server = AioServer(self._director, settings.limits, clock=clock.monotonic)

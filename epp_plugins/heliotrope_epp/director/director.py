@@ -21,6 +21,7 @@ from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.outcomes.meter import RequestMeter
 from heliotrope_epp.parsers import openai
 from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.pickers.chosen import chosen_row
 from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
 from heliotrope_epp.telemetry.metrics import Metrics
 from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace, Tracer
@@ -41,6 +42,8 @@ class DirectorSettings:
     """Routed requests at once; more get a 429."""
     metrics_stale_after_s: float = 2.0
     """Older engine metrics count as unknown."""
+    learning: bool = False
+    """Whether somebody learns: then every routed request keeps its features, also where no carbon decision made any."""
 
 
 class Director:
@@ -157,6 +160,8 @@ class Director:
         addresses = tuple(option.state.endpoint.host_port for option in result.pick.options)
         if self._dispatch(request, addresses, ctx, prefill_s):
             self._pipeline.routed(llm_request, chosen.state)
+            if self._settings.learning and ctx.features is None:
+                ctx.features = chosen_row(llm_request, chosen, self._store.regions(), now_unix_s)
         self._metrics.decided(result, ctx.region, self._clock.monotonic() - started_s)
         self._log_decision(llm_request, result)
 
