@@ -181,6 +181,25 @@ def test_under_advise_the_decision_is_kept_but_not_followed() -> None:
     assert seen == {"10.0.0.1:8000", "10.0.0.2:8000"}
 
 
+def test_without_a_policy_features_are_kept_while_somebody_learns() -> None:
+    for learning in (True, False):
+        bench = Bench(learning=learning)
+        sent = bench.send(Gateway(chat(stream=True)))
+        bench.director.done(sent.ctx, report())
+        (told,) = bench.finished
+        assert (told.policy, told.expected) == (None, None)
+        assert (told.features is not None) is learning
+        if told.features is not None:
+            assert told.features[column_of("prompt_tokens")] == told.believed_prompt_tokens
+            assert told.features[column_of("running")] == 0.0, "as it was before the request"
+
+
+def test_a_request_whose_client_has_left_keeps_no_features() -> None:
+    bench = Bench(learning=True)
+    assert bench.send(Gateway(chat(), gone=True)).ctx is None
+    assert bench.finished == []
+
+
 def test_the_clients_own_slo_is_read_and_checked() -> None:
     bench = Bench(policy=POLICY)
     ok = bench.send(Gateway(chat(), given={"x-llm-d-slo-ttft-ms": "250"}))
