@@ -1,14 +1,19 @@
 """The continuous-batching engine as a deterministic state machine: no clock, no I/O, no asyncio."""
 
+from heliotrope_sim.engine.encoder import Encoder, EncoderCosts
+from heliotrope_sim.engine.images import ImageInput
 from heliotrope_sim.engine.loop import Engine
 from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
 from heliotrope_sim.engine.sequence import ExternalKv, KvSource, Request, Sequence, Status
 
 __all__ = [
     "Counters",
+    "Encoder",
+    "EncoderCosts",
     "Engine",
     "ExternalCounters",
     "ExternalKv",
+    "ImageInput",
     "KvSource",
     "Phase",
     "Request",

@@ -6,13 +6,17 @@ out, the newest sequence is preempted and computed again later, as in vLLM.
 
 KV that comes from outside is loaded beside the steps: the sequence has its blocks from its admission on, joins the
 batch when the load has ended, and prefills only the rest. A rest of one token is computed by a decode step.
+
+Images of admitted prompts are encoded first, in steps of the encoder that stall the batch too.
 """
 
 from collections import deque
+from collections.abc import Sequence as Ordered
 
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import InvalidInputError
 from heliotrope_sim.engine.costs import StepCosts
+from heliotrope_sim.engine.encoder import Encoder
 from heliotrope_sim.engine.energy import EnergyMeter
 from heliotrope_sim.engine.kv import KvMemory
 from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
@@ -33,6 +37,7 @@ class Engine:
         *,
         max_num_seqs: int | None = None,
         max_num_batched_tokens: int | None = None,
+        encoder: Encoder | None = None,
         now_ns: int = 0,
     ) -> None:
         self._nominal = model
@@ -43,6 +48,8 @@ class Engine:
         self.kv = KvMemory(model.kv_capacity_tokens // model.block_size, model.block_size)
         self.energy = EnergyMeter(model, now_ns)
         self.transfers = TransferMeter()
+        self.encoder = encoder
+        """None: it takes no images."""
         self.counters = Counters()
         self.external = ExternalCounters()
         self._sleep_level: SleepLevel | None = None
@@ -140,6 +147,8 @@ class Engine:
                 f"{capacity} tokens",
             )
         _check_external(request)
+        if self.encoder is None and (request.images or request.encode_only):
+            raise InvalidInputError("images", "this engine has no encoder")
         if request.request_id in self._sequences or request.request_id in self._holds:
             raise InvalidInputError("request_id", f"{request.request_id!r} is already in flight")
         sequence = Sequence(request, queued_ns=now_ns)
@@ -177,6 +186,36 @@ class Engine:
             self._let_go(sequence)
         return sequence
 
+    def renew(self, request_id: str, now_ns: int, hold_ns: int) -> bool:
+        """Hold a finished request for `hold_ns` from now on; False if it is not held."""
+        sequence = self._holds.get(request_id)
+        if sequence is None:
+            return False
+        sequence.held_until_ns = now_ns + hold_ns
+        return True
+
+    def hold_cached(self, request_id: str, block_hashes: Ordered[int], now_ns: int, hold_ns: int) -> Sequence | None:
+        """Hold the cached beginning of a prompt for others to read; None if nothing of it is cached.
+
+        The sequence that stands for the hold has computed as many tokens as can be read.
+
+        Raises:
+            InvalidInputError: if the id is in use.
+        """
+        if request_id in self._sequences or request_id in self._holds:
+            raise InvalidInputError("request_id", f"{request_id!r} is already in flight")
+        matched = self.kv.match(block_hashes, len(block_hashes))
+        if not matched:
+            return None
+        tokens = matched * self.kv.block_size
+        sequence = Sequence(Request(request_id, tokens, 1, block_hashes[:matched]), queued_ns=now_ns)
+        self.kv.admit(sequence, matched, matched)
+        sequence.computed = tokens
+        sequence.status = Status.HELD
+        sequence.held_until_ns = now_ns + hold_ns
+        self._holds.add(sequence)
+        return sequence
+
     def set_clock(self, mhz: int, now_ns: int) -> int:
         """Set the SM clock from the next step on; returns it as clamped to the device's range."""
         self._model = self._nominal.at_clock(mhz)
@@ -197,6 +236,8 @@ class Engine:
             for sequence in self._holds.pop_all():
                 self._let_go(sequence)
             self.kv.forget()
+            if self.encoder is not None:
+                self.encoder.cache.forget()
         self._sleep_level = level
         self.energy.set_asleep(now_ns, level >= SleepLevel.WEIGHTS_OFFLOADED)
         return aborted
@@ -224,6 +265,8 @@ class Engine:
             if not self._prefilling and not (self._decode_is_next and self._decoding):
                 self._admit(now_ns)
             if self._prefilling:
+                if self.encoder is not None and any(map(self.encoder.has_work, self._prefilling)):
+                    return self._encode(now_ns, self.encoder)
                 return self._prefill(now_ns)
             if not self._decoding:
                 return None
@@ -271,7 +314,9 @@ class Engine:
             target = sequence.request.prompt_tokens + sequence.generated
             # The last token is always computed: its output is the next token.
             matched = self.kv.match(sequence.request.block_hashes, (target - 1) // block_size)
-            if not self.kv.admit(sequence, matched, -(-target // block_size)):
+            # An encoder has no KV.
+            blocks = 0 if sequence.request.encode_only else -(-target // block_size)
+            if not self.kv.admit(sequence, matched, blocks):
                 self._starved = True
                 return
             waiting.popleft()
@@ -283,7 +328,12 @@ class Engine:
                 self.counters.prefix_queries += target
                 self.counters.prefix_hits += sequence.computed
             external = sequence.request.external if first_time else None
-            if external is not None and self._load(sequence, external, now_ns):
+            loads = external is not None and self._load(sequence, external, now_ns)
+            if self.encoder is not None and sequence.request.images:
+                loads = self._load_embeddings(sequence, self.encoder, now_ns, first_time=first_time) or loads
+            if loads:
+                sequence.status = Status.LOADING
+                self._loading.add(sequence)
                 continue
             sequence.status = Status.PREFILLING
             if first_time:
@@ -299,7 +349,6 @@ class Engine:
         missing = external.tokens - sequence.computed
         duration_ns = external.load_ns * missing // external.tokens
         picojoules = external.load_picojoules * missing // external.tokens
-        sequence.status = Status.LOADING
         sequence.loading_tokens = sequence.external_tokens = tokens
         sequence.external_source = external.source
         sequence.cached_tokens += tokens
@@ -309,7 +358,16 @@ class Engine:
         self.external.hits[external.source] += tokens
         self.external.loads[external.source] += 1
         self.external.load_ns += duration_ns
-        self._loading.add(sequence)
+        return True
+
+    def _load_embeddings(self, sequence: Sequence, encoder: Encoder, now_ns: int, *, first_time: bool) -> bool:
+        """Begin to load the embeddings that an encoder has; False if there is nothing to load."""
+        load_ns, picojoules = encoder.prepare(sequence, may_load=first_time)
+        if load_ns is None:
+            return False
+        self.transfers.start(now_ns, load_ns, picojoules)
+        sequence.load_picojoules += picojoules
+        sequence.loaded_ns = max(sequence.loaded_ns, now_ns + load_ns)
         return True
 
     def _join_loaded(self, now_ns: int) -> None:
@@ -325,6 +383,19 @@ class Engine:
             else:
                 sequence.status = Status.PREFILLING
                 self._prefilling.append(sequence)
+
+    def _encode(self, now_ns: int, encoder: Encoder) -> StepResult:
+        work = encoder.step(self._prefilling, self.max_num_batched_tokens)
+        done = [s for s in self._prefilling if s.request.encode_only and not s.images_to_encode]
+        for sequence in done:
+            self._prefilling.remove(sequence)
+            sequence.status = Status.DECODING
+            sequence.generated += 1
+            self._decoding.append(sequence)
+        self._decode_is_next = not self._prefilling
+        return self._finish_step(
+            Phase.ENCODE, now_ns, work.duration_ns, work.picojoules, work.tokens, work.participants, 0, done, ()
+        )
 
     def _prefill(self, now_ns: int) -> StepResult:
         budget = self.max_num_batched_tokens

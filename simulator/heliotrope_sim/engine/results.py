@@ -12,6 +12,7 @@ class Phase(StrEnum):
 
     PREFILL = "prefill"
     DECODE = "decode"
+    ENCODE = "encode"
 
 
 class SleepLevel(IntEnum):
@@ -34,7 +35,7 @@ class StepResult:
     duration_ns: int
     picojoules: int
     tokens: int
-    """Tokens computed: prompt tokens of a prefill, one per sequence of a decode."""
+    """Tokens computed: prompt tokens of a prefill, one per sequence of a decode, those of encoded images."""
     participants: int
     kv_tokens: int
     """Cached tokens that the step read."""

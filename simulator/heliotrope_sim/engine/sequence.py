@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from heliotrope_sim.engine.fixed_point import joules
+from heliotrope_sim.engine.images import ImageInput
 
 
 class KvSource(StrEnum):
@@ -48,6 +49,10 @@ class Request:
     """KV from outside, loaded when it is first admitted; computed like any other if it is preempted later."""
     hold_ns: int | None = None
     """Keep its blocks that long after its last token unless they are released before; None: let them go."""
+    images: Ordered[ImageInput] = ()
+    """The images of its prompt, in their order."""
+    encode_only: bool = False
+    """Done with its one token when its images are encoded; nothing of its prompt is computed."""
 
 
 class Status(IntEnum):
@@ -103,6 +108,8 @@ class Sequence:
     """When they have arrived."""
     held_until_ns: int = 0
     """When its hold ends by itself."""
+    images_to_encode: list[ImageInput] = field(default_factory=list)
+    """Images whose embeddings are neither here nor on the way."""
 
     @property
     def joules(self) -> float:

@@ -110,6 +110,10 @@ class Holds:
         """Hold a sequence."""
         self._sequences[sequence.request.request_id] = sequence
 
+    def get(self, request_id: str) -> Sequence | None:
+        """One sequence; None if it is not held."""
+        return self._sequences.get(request_id)
+
     def pop(self, request_id: str) -> Sequence | None:
         """One sequence, taken out; None if it is not held."""
         return self._sequences.pop(request_id, None)
