@@ -1,5 +1,6 @@
 """Reads what routing needs from OpenAI requests and responses. Texts are used for counting and hashing only."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 from heliotrope.errors import InvalidInputError
 from heliotrope.predict.reasoning import UNSAID, Reasoning
 from heliotrope_epp.parsers.reasoning import reasoning_of
+from heliotrope_epp.parsers.session_hints import NO_HINTS, SessionHints, session_hints
 
 CHAT_PATH = "/v1/chat/completions"
 COMPLETIONS_PATH = "/v1/completions"
@@ -34,6 +36,9 @@ class _Common(msgspec.Struct, kw_only=True):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     cache_salt: str | None = None
+    prompt_cache_key: Any = None
+    previous_response_id: Any = None
+    user: Any = None
 
 
 class _Chat(_Common, kw_only=True):
@@ -75,6 +80,7 @@ class ParsedBody:
     streaming: bool
     cache_salt: str = field(default="", repr=False)
     reasoning: Reasoning = UNSAID
+    session: SessionHints = NO_HINTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +106,15 @@ def parse(path: str, body: bytes) -> ParsedBody:
     try:
         if _route(path) == CHAT_PATH:
             chat = _CHAT_DECODER.decode(body)
-            return _parsed(chat, _chat_text(chat), None, _reasoning(chat))
+            text, previous_bytes = _chat_text(chat)
+            return _parsed(chat, text, None, _reasoning(chat), previous_bytes)
         completion = _COMPLETION_DECODER.decode(body)
     except msgspec.ValidationError as error:
         raise InvalidInputError("body", str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise InvalidInputError("body", "not valid JSON") from None
     text, tokens = _completion_text(completion.prompt)
-    return _parsed(completion, text, tokens, UNSAID)
+    return _parsed(completion, text, tokens, UNSAID, 0)
 
 
 def usage_of(tail: bytes) -> Usage | None:
@@ -140,7 +147,7 @@ def _reasoning(chat: _Chat) -> Reasoning:
     )
 
 
-def _parsed(body: _Common, text: bytes, tokens: int | None, reasoning: Reasoning) -> ParsedBody:
+def _parsed(body: _Common, text: bytes, tokens: int | None, reasoning: Reasoning, previous_bytes: int) -> ParsedBody:
     limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     if limit is not None and not 0 <= limit <= MAX_TOKENS:
         raise InvalidInputError("body", f"max_tokens must be from 0 to {MAX_TOKENS} - at `$.max_tokens`")
@@ -154,12 +161,21 @@ def _parsed(body: _Common, text: bytes, tokens: int | None, reasoning: Reasoning
         streaming=bool(body.stream),
         cache_salt=body.cache_salt or "",
         reasoning=reasoning,
+        session=session_hints(body.prompt_cache_key, body.previous_response_id, body.user, previous_bytes),
     )
 
 
-def _chat_text(chat: _Chat) -> bytes:
+def _chat_text(chat: _Chat) -> tuple[bytes, int]:
+    """The text, and how many bytes of it were the prompt of the turn before: all before the last answer."""
+    answers = [i for i, message in enumerate(chat.messages) if message.role == "assistant"]
+    before = _text(chat.messages[: answers[-1]] if answers else [])
+    rest = _text(chat.messages[answers[-1] :] if answers else chat.messages)
+    return (before + b"\n" + rest, len(before)) if before else (rest, 0)
+
+
+def _text(messages: Sequence[_Message]) -> bytes:
     pieces: list[str] = []
-    for message in chat.messages:
+    for message in messages:
         pieces.append(message.role)
         if isinstance(message.content, str):
             pieces.append(message.content)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from heliotrope.cache.gate import OFF, Gate
 from heliotrope.decide.candidates import RegionView
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.errors import InvalidInputError
@@ -44,6 +45,8 @@ class PluginContext:
     carbon: CarbonContext = field(default_factory=NoCarbon)
     models: Callable[[], LearnedModels | None] = field(default=lambda: None)
     """The learned models of the moment; None: there are none."""
+    gate: Gate = OFF
+    """Of sessions."""
     clock: Clock = field(default_factory=Clock)
     random: Random = field(default_factory=Random)
     """Seed it to make draws reproducible."""
