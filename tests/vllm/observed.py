@@ -32,6 +32,7 @@ from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.director.director import DirectorSettings
 from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.pickers.carbon import candidates_of, request_profile
 
 CLIENTS = (1, 2, 4, 8, MAX_NUM_SEQS, MAX_NUM_SEQS * 3 // 2)
@@ -175,7 +176,7 @@ class _Picker:
 
     def _row(self, request: LlmRequest, now_s: float, now_unix_s: float) -> FloatColumn:
         option = Option(self._state, self._state.load(now_s, _STALE_AFTER_S), cached_tokens=0.0)
-        candidates = candidates_of((option,), _NO_SCORE, {})
+        candidates = candidates_of(Options.of((option,)), _NO_SCORE, {})
         row: FloatColumn = estimate(request_profile(request), candidates, _POLICY, now_unix_s).features[0]
         return row
 

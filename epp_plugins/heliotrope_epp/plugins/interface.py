@@ -7,7 +7,10 @@ from typing import Protocol
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.decision import Decision
 from heliotrope.predict.reasoning import UNSAID, Reasoning
-from heliotrope_epp.datalayer.state import EndpointState, Load
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.plugins.options import Option as Option
+from heliotrope_epp.plugins.options import Options as Options
+from heliotrope_epp.plugins.sessions.turn import SessionTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +32,8 @@ class LlmRequest:
     tenant: str = ""
     """The fairness id that came with the request; empty without one."""
     reasoning: Reasoning = UNSAID
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An endpoint that may still be chosen, with its load projected to the moment of the decision."""
-
-    state: EndpointState
-    load: Load
-    """NaN fields where unknown."""
-    cached_tokens: float
-    """Prompt tokens that it is believed to cache already; 0 where nothing is known."""
-
-    @property
-    def key(self) -> str:
-        """The endpoint's unique name."""
-        return self.state.endpoint.key
+    session: SessionTurn | None = None
+    """None: nobody follows sessions, or nothing tells which one it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +49,7 @@ class Pick:
 class Filter(Protocol):
     """Keeps the options that may be used."""
 
-    def filter(self, request: LlmRequest, options: Sequence[Option]) -> Sequence[Option]:
+    def filter(self, request: LlmRequest, options: Options) -> Sequence[Option]:
         """A subsequence of `options`, in their order."""
         ...
 
@@ -68,7 +57,7 @@ class Filter(Protocol):
 class Scorer(Protocol):
     """Rates options."""
 
-    def score(self, request: LlmRequest, options: Sequence[Option]) -> FloatColumn:
+    def score(self, request: LlmRequest, options: Options) -> FloatColumn:
         """One value per option, higher is better; the pipeline clamps to [0, 1] and multiplies by the weight.
 
         An option whose inputs are unknown gets 0, the worst: still eligible, after the known ones.
@@ -79,7 +68,7 @@ class Scorer(Protocol):
 class Picker(Protocol):
     """Chooses from the scored options."""
 
-    def pick(self, request: LlmRequest, options: Sequence[Option], scores: FloatColumn, now_unix_s: float) -> Pick:
+    def pick(self, request: LlmRequest, options: Options, scores: FloatColumn, now_unix_s: float) -> Pick:
         """Choose; `options` is not empty and `scores` are the weighted sums, in the same order."""
         ...
 

@@ -14,7 +14,7 @@ from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.unknown import finite_or_none
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.context import PluginContext
-from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick, Producer
+from heliotrope_epp.plugins.interface import LlmRequest, Option, Options, Pick, Producer
 from heliotrope_epp.plugins.pickers.carbon import request_profile
 from heliotrope_epp.plugins.profile import Profile, Scheduling, WeightedScorer
 
@@ -43,7 +43,7 @@ class ProfileResult:
 
     profile: Profile
     pick: Pick
-    options: tuple[Option, ...]
+    options: Options
     """What the filters left, in the order of the columns."""
     columns: tuple[FloatColumn, ...]
     """Per scorer, one value per option as the scorer gave it."""
@@ -180,7 +180,7 @@ class Pipeline:
 
     def _options(
         self, request: LlmRequest, states: Sequence[EndpointState], now_s: float, policy: DecisionPolicy | None
-    ) -> list[Option]:
+    ) -> Options:
         cached: Sequence[float] = [0.0] * len(states)
         if self._learning(policy):
             beliefs = [producer.cached_tokens(request, states) for producer in self._scheduling.producers]
@@ -188,18 +188,14 @@ class Pipeline:
                 cached = beliefs[0]
             elif beliefs:
                 cached = [max(of_endpoint) for of_endpoint in zip(*beliefs, strict=True)]
-        stale_after_s = self._stale_after_s
-        return [
-            Option(state, state.load(now_s, stale_after_s), tokens)
-            for state, tokens in zip(states, cached, strict=True)
-        ]
+        return Options.at(states, cached, now_s, self._stale_after_s)
 
 
 def _run(
     profile: Profile,
     policy: DecisionPolicy | None,
     request: LlmRequest,
-    options: Sequence[Option],
+    options: Options,
     now_unix_s: float,
     assignment: Assignment,
     timer: Callable[[], float],
@@ -209,28 +205,28 @@ def _run(
     filtered_s = timer()
     if not kept:
         times = ProfileTimes(started_s, filtered_s)
-        return ProfileResult(profile, Pick((), reason), (), (), np.zeros(0), len(options), times)
+        return ProfileResult(profile, Pick((), reason), kept, (), np.zeros(0), len(options), times)
     timed = [(_column(weighted, request, kept), timer()) for weighted in profile.scorers]
     columns = tuple(column for column, _ in timed)
     scores = _weighted_sums(profile.scorers, columns) if columns else np.zeros(len(kept))
     pick = _picked(profile, policy, request, kept, scores, now_unix_s, assignment)
     times = ProfileTimes(started_s, filtered_s, tuple(scored_s for _, scored_s in timed), timer())
-    return ProfileResult(profile, pick, tuple(kept), columns, scores, len(options), times)
+    return ProfileResult(profile, pick, kept, columns, scores, len(options), times)
 
 
-def _filtered(profile: Profile, request: LlmRequest, options: Sequence[Option]) -> tuple[Sequence[Option], str]:
+def _filtered(profile: Profile, request: LlmRequest, options: Options) -> tuple[Options, str]:
     """What the filters leave; if that is nothing, why."""
     if not options:
         return options, "there are no endpoints"
     kept = options
     for named in profile.filters:
-        kept = named.filter.filter(request, kept)
+        kept = Options.of(named.filter.filter(request, kept))
         if not kept:
             return kept, f"filter {named.name} leaves none of the endpoints ({len(options)})"
     return kept, ""
 
 
-def _column(weighted: WeightedScorer, request: LlmRequest, options: Sequence[Option]) -> FloatColumn:
+def _column(weighted: WeightedScorer, request: LlmRequest, options: Options) -> FloatColumn:
     column = weighted.scorer.score(request, options)
     if len(column) != len(options):
         raise ValueError(f"scorer {weighted.name} gave {len(column)} values for {len(options)} endpoints")
@@ -249,7 +245,7 @@ def _picked(
     profile: Profile,
     policy: DecisionPolicy | None,
     request: LlmRequest,
-    options: Sequence[Option],
+    options: Options,
     scores: FloatColumn,
     now_unix_s: float,
     assignment: Assignment,

@@ -1,12 +1,12 @@
 """`label-selector-filter`: endpoints that a Kubernetes label selector matches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.interface import LlmRequest, Options
 from heliotrope_epp.plugins.parameters import StrictModel
 
 LABEL_SELECTOR_FILTER = "label-selector-filter"
@@ -65,9 +65,9 @@ class LabelSelectorFilter:
         self._labels = tuple(parameters.match_labels.items())
         self._expressions = parameters.match_expressions
 
-    def filter(self, request: LlmRequest, options: Sequence[Option]) -> Sequence[Option]:  # noqa: ARG002
+    def filter(self, request: LlmRequest, options: Options) -> Options:  # noqa: ARG002
         """The options that pass, in order."""
-        return [option for option in options if self._matches(option.state.endpoint.labels)]
+        return options.kept([i for i, state in enumerate(options.states) if self._matches(state.endpoint.labels)])
 
     def _matches(self, labels: Mapping[str, str]) -> bool:
         return all(labels.get(key) == value for key, value in self._labels) and all(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.interface import LlmRequest, Options
 
 
 class LabelFilter:
@@ -13,7 +13,7 @@ class LabelFilter:
         # A label can have no value None, so the missing label is one more key.
         self._keep: frozenset[str | None] = frozenset((*values, None) if allow_missing else values)
 
-    def filter(self, request: LlmRequest, options: Sequence[Option]) -> Sequence[Option]:  # noqa: ARG002
+    def filter(self, request: LlmRequest, options: Options) -> Options:  # noqa: ARG002
         """The options that pass, in order."""
         label, keep = self._label, self._keep
-        return [option for option in options if option.state.endpoint.labels.get(label) in keep]
+        return options.kept([i for i, state in enumerate(options.states) if state.endpoint.labels.get(label) in keep])

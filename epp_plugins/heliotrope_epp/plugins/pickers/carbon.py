@@ -5,27 +5,33 @@ the configuration. It turns the filtered options into columns and hands them to 
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 
 import numpy as np
 
 from heliotrope.cache.action import KvAction
+from heliotrope.cache.links import Links
 from heliotrope.decide.candidates import Candidates, FloatColumn, RegionView
 from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
+from heliotrope.decide.plans import with_kv_plans
 from heliotrope.decide.request import RequestProfile
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.plugins.context import CarbonContext
-from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
+from heliotrope_epp.plugins.interface import LlmRequest, Options, Pick
 from heliotrope_epp.plugins.pickers.fixed import FixedColumns, FixedColumnsCache
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
+from heliotrope_epp.plugins.pickers.transfers import KvPoolCache
 
 CARBON_PICKER = "carbon-picker"
 
 NEVER = frozenset({Loss.REGION, Loss.QUALITY, Loss.CAPACITY})
 """Constraints that hold for fallbacks too: a gateway's retry must not leave the allowed regions."""
+
+_OWN_CACHE = (KvAction.RECOMPUTE, KvAction.ROUTE_TO_OWNER)
+"""What an endpoint does with a prompt of which it caches nothing, and something."""
 
 
 class CarbonPicker:
@@ -37,18 +43,20 @@ class CarbonPicker:
         context: CarbonContext,
         random: Random,
         models: Callable[[], LearnedModels | None] = lambda: None,
+        links: Links | None = None,
     ) -> None:
-        """`models` gives the learned models of the moment."""
+        """`models` gives the learned models of the moment; `links` say what moving KV blocks costs."""
         self._count = parameters.max_num_of_endpoints
         self._context = context
         self._random = random
         self._models = models
         self._fixed = FixedColumnsCache()
+        self._kv_pools = KvPoolCache(links or Links())
 
     def evaluate(
         self,
         request: LlmRequest,
-        options: Sequence[Option],
+        options: Options,
         scores: FloatColumn,
         now_unix_s: float,
         assignment: Assignment = UNASSIGNED,
@@ -57,7 +65,12 @@ class CarbonPicker:
         policy = self._context.policy()
         if policy is None:
             return None
-        candidates = candidates_of(options, scores, self._context.regions(), self._fixed.of(options))
+        candidates = with_kv_plans(
+            candidates_of(options, scores, self._context.regions(), self._fixed.of(options)),
+            float(request.prompt_tokens),
+            policy.kv,
+            self._kv_pools.of(options.states),
+        )
         return decide(
             request_profile(request), candidates, policy, now_unix_s, assignment=assignment, models=self._models()
         )
@@ -65,7 +78,7 @@ class CarbonPicker:
     def pick(
         self,
         request: LlmRequest,
-        options: Sequence[Option],
+        options: Options,
         scores: FloatColumn,
         now_unix_s: float,
         assignment: Assignment = UNASSIGNED,
@@ -77,8 +90,10 @@ class CarbonPicker:
             return Pick(tuple(options[i] for i in order[: self._count]), decision=decision)
         if decision.winner is None:
             return Pick((), _why_nothing(decision), decision)
-        fallbacks = [i for i in order if i != decision.winner and decision.losses[i] not in NEVER]
-        chosen = (decision.winner, *fallbacks[: self._count - 1])
+        # A plan that fetches KV blocks stands behind the endpoints, of which it is one.
+        winner = decision.candidates.endpoints.index(decision.candidates.endpoints[decision.winner])
+        fallbacks = [i for i in order if i != winner and decision.losses[i] not in NEVER]
+        chosen = (winner, *fallbacks[: self._count - 1])
         return Pick(tuple(options[i] for i in chosen), decision=decision)
 
 
@@ -97,7 +112,7 @@ def request_profile(request: LlmRequest) -> RequestProfile:
 
 
 def candidates_of(
-    options: Sequence[Option],
+    options: Options,
     scores: FloatColumn,
     regions: Mapping[str, RegionView],
     fixed: FixedColumns | None = None,
@@ -108,7 +123,7 @@ def candidates_of(
     """
     if fixed is None:
         fixed = FixedColumnsCache().of(options)
-    loads = [option.load for option in options]
+    loads = options.loads
     n = len(options)
     return Candidates(
         endpoints=fixed.endpoints,
@@ -117,13 +132,13 @@ def candidates_of(
         region_names=fixed.region_names,
         region_codes=fixed.region_codes,
         engine_rows=fixed.engine_rows,
-        running=np.array([load.running for load in loads], dtype=np.float64),
-        waiting=np.array([load.waiting for load in loads], dtype=np.float64),
-        waiting_tokens=np.array([load.waiting_tokens for load in loads], dtype=np.float64),
-        oldest_waiting_seconds=np.array([load.oldest_waiting_seconds for load in loads], dtype=np.float64),
-        kv_tokens=np.array([load.kv_tokens for load in loads], dtype=np.float64),
-        prefill_duty=np.array([load.prefill_duty for load in loads], dtype=np.float64),
-        cached_tokens=np.array([option.cached_tokens for option in options], dtype=np.float64),
+        running=loads.running,
+        waiting=loads.waiting,
+        waiting_tokens=loads.waiting_tokens,
+        oldest_waiting_seconds=loads.oldest_waiting_seconds,
+        kv_tokens=loads.kv_tokens,
+        prefill_duty=loads.prefill_duty,
+        cached_tokens=options.cached_tokens,
         quality=fixed.quality,
         price_per_hour=fixed.price_per_hour,
         base_score=scores,
@@ -131,19 +146,15 @@ def candidates_of(
         embodied_lifetime_seconds=fixed.embodied_lifetime_seconds,
         region_views=regions,
         hardware_rows=fixed.hardware_rows,
-        prefill_tokens_in_flight=np.array([load.prefill_tokens_in_flight for load in loads], dtype=np.float64),
-        decode_tokens_in_flight=np.array([load.decode_tokens_in_flight for load in loads], dtype=np.float64),
-        kv_capacity_tokens=np.array([load.kv_capacity_tokens for load in loads], dtype=np.float64),
-        power_watts=np.array([load.power_watts for load in loads], dtype=np.float64),
-        sm_clock_mhz=np.array([load.sm_clock_mhz for load in loads], dtype=np.float64),
-        seconds_since_piece=np.array([load.seconds_since_piece for load in loads], dtype=np.float64),
-        recent_running=np.array([load.recent_running for load in loads], dtype=np.float64),
-        recent_prompt_tokens_per_second=np.array(
-            [load.recent_prompt_tokens_per_second for load in loads], dtype=np.float64
-        ),
-        kv_actions=tuple(
-            KvAction.ROUTE_TO_OWNER if option.cached_tokens > 0.0 else KvAction.RECOMPUTE for option in options
-        ),
+        prefill_tokens_in_flight=loads.prefill_tokens_in_flight,
+        decode_tokens_in_flight=loads.decode_tokens_in_flight,
+        kv_capacity_tokens=loads.kv_capacity_tokens,
+        power_watts=loads.power_watts,
+        sm_clock_mhz=loads.sm_clock_mhz,
+        seconds_since_piece=loads.seconds_since_piece,
+        recent_running=loads.recent_running,
+        recent_prompt_tokens_per_second=loads.recent_prompt_tokens_per_second,
+        kv_actions=tuple([_OWN_CACHE[known] for known in (options.cached_tokens > 0.0).tolist()]),
         kv_sources=(None,) * n,
         transfer_seconds=np.zeros(n),
         transfer_joules=np.zeros(n),

@@ -8,6 +8,7 @@ from heliotrope.decide.candidates import FloatColumn, RegionView
 from heliotrope.decide.estimate import estimate
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.pickers.carbon import candidates_of, request_profile
 
 _NO_POLICY = DecisionPolicy(name="")
@@ -21,6 +22,6 @@ def chosen_row(
     Its analytic energy is shared at the batch that the endpoint has: without a policy nobody consolidates the load of
     the pool, which a decision would have assumed.
     """
-    candidates = candidates_of((chosen,), np.zeros(1), regions)
+    candidates = candidates_of(Options.of((chosen,)), np.zeros(1), regions)
     row: FloatColumn = estimate(request_profile(request), candidates, _NO_POLICY, now_unix_s).features[0]
     return row

@@ -10,7 +10,7 @@ from heliotrope.decide.candidates import FloatColumn, FloatMatrix, IntColumn, re
 from heliotrope.engine.coefficients import coefficients, unknown_coefficients
 from heliotrope.predict.features import hardware_matrix
 from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
-from heliotrope_epp.plugins.interface import Option
+from heliotrope_epp.plugins.interface import Options
 
 NAN = float("nan")
 
@@ -62,11 +62,11 @@ class FixedColumnsCache:
         self._traits: tuple[Traits, ...] = ()
         self._columns = FixedColumns.of((), ())
 
-    def of(self, options: Sequence[Option]) -> FixedColumns:
+    def of(self, options: Options) -> FixedColumns:
         """The columns of these options, in their order."""
         # Both are replaced when the resources change and never altered, so identity tells.
-        endpoints = tuple([option.state.endpoint for option in options])
-        traits = tuple([option.state.traits for option in options])
+        endpoints = tuple([state.endpoint for state in options.states])
+        traits = tuple([state.traits for state in options.states])
         if not (_same(endpoints, self._endpoints) and _same(traits, self._traits)):
             self._endpoints, self._traits = endpoints, traits
             self._columns = FixedColumns.of(tuple([endpoint.key for endpoint in endpoints]), traits)

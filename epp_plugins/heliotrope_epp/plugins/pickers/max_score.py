@@ -1,10 +1,9 @@
 """`max-score-picker`: the best score wins."""
 
-from collections.abc import Sequence
 from random import Random
 
 from heliotrope.decide.candidates import FloatColumn
-from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
+from heliotrope_epp.plugins.interface import LlmRequest, Options, Pick
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
 
 MAX_SCORE_PICKER = "max-score-picker"
@@ -20,7 +19,7 @@ class MaxScorePicker:
     def pick(
         self,
         request: LlmRequest,  # noqa: ARG002
-        options: Sequence[Option],
+        options: Options,
         scores: FloatColumn,
         now_unix_s: float,  # noqa: ARG002
     ) -> Pick:

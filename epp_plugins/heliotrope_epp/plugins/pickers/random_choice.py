@@ -1,10 +1,9 @@
 """`random-picker`: every endpoint that passed the filters is as likely."""
 
-from collections.abc import Sequence
 from random import Random
 
 from heliotrope.decide.candidates import FloatColumn
-from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick
+from heliotrope_epp.plugins.interface import LlmRequest, Options, Pick
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters
 
 RANDOM_PICKER = "random-picker"
@@ -20,7 +19,7 @@ class RandomPicker:
     def pick(
         self,
         request: LlmRequest,  # noqa: ARG002
-        options: Sequence[Option],
+        options: Options,
         scores: FloatColumn,  # noqa: ARG002
         now_unix_s: float,  # noqa: ARG002
     ) -> Pick:

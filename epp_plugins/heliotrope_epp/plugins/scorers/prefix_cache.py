@@ -1,13 +1,12 @@
 """`prefix-cache-scorer`: the more of the prompt an endpoint caches, the better."""
 
-from collections.abc import Sequence
 from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from heliotrope.decide.candidates import FloatColumn
-from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.interface import LlmRequest, Options
 from heliotrope_epp.plugins.kinds import PluginKind
 from heliotrope_epp.plugins.parameters import Reference, StrictModel
 
@@ -38,9 +37,9 @@ class PrefixCacheScorer:
         self._weight = parameters.match_length_weight
         self._scale_tokens = float(max(parameters.match_length_scale_tokens, 1))
 
-    def score(self, request: LlmRequest, options: Sequence[Option]) -> FloatColumn:
+    def score(self, request: LlmRequest, options: Options) -> FloatColumn:
         """Rate each option by the prompt tokens that it is believed to cache."""
-        cached = np.array([option.cached_tokens for option in options], dtype=np.float64)
+        cached = options.cached_tokens
         share = cached / max(request.prompt_tokens, 1)
         if self._weight == 0.0:
             return share

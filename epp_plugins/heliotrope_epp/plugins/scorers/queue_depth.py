@@ -1,11 +1,9 @@
 """`queue-scorer`: the shorter the queue, the better."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from heliotrope.decide.candidates import FloatColumn
-from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.interface import LlmRequest, Options
 
 QUEUE_SCORER = "queue-scorer"
 
@@ -13,14 +11,12 @@ QUEUE_SCORER = "queue-scorer"
 class QueueScorer:
     """1 for the shortest queue, 0 for the longest, linear between; 1 for all when they are equal; 0 where unknown."""
 
-    def score(self, request: LlmRequest, options: Sequence[Option]) -> FloatColumn:  # noqa: ARG002
+    def score(self, request: LlmRequest, options: Options) -> FloatColumn:  # noqa: ARG002
         """Rate each option by its queue among `options`."""
-        waiting = [option.load.waiting for option in options]
-        known = [w for w in waiting if w == w]  # not NaN
-        if not known:
-            return np.zeros(len(options))
-        shortest, longest = min(known), max(known)
-        if shortest == longest:
-            return np.array([1.0 if w == w else 0.0 for w in waiting])
+        waiting = options.loads.waiting
+        shortest, longest = np.fmin.reduce(waiting), np.fmax.reduce(waiting)
         span = longest - shortest
-        return np.array([(longest - w) / span if w == w else 0.0 for w in waiting])
+        if not span > 0.0:
+            return (waiting == waiting).astype(np.float64)
+        free = (longest - waiting) / span
+        return np.where(free == free, free, 0.0)

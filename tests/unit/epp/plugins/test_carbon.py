@@ -12,6 +12,7 @@ from heliotrope.decide.feasible import Loss
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.datalayer.endpoint import Traits
 from heliotrope_epp.plugins.interface import Option
+from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.pickers.carbon import CarbonPicker, candidates_of, request_profile
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters
 
@@ -23,8 +24,8 @@ def picker(carbon: Carbon, count: int = 1) -> CarbonPicker:
     return CarbonPicker(parameters, carbon, Random(1))
 
 
-def pool(*regions: str | None) -> list[Option]:
-    return [option(state(f"e{i}", metrics=metrics(), region=name)) for i, name in enumerate(regions)]
+def pool(*regions: str | None) -> Options:
+    return Options.of([option(state(f"e{i}", metrics=metrics(), region=name)) for i, name in enumerate(regions)])
 
 
 def names(options: tuple[Option, ...]) -> list[str]:
@@ -62,12 +63,14 @@ def test_fallbacks_stay_within_the_hard_constraints() -> None:
     policy = DecisionPolicy("p", allowed_regions=frozenset({"clean"}), quality_floor=0.8)
     carbon = Carbon(policy, dirty=500.0, clean=20.0)
     good = Traits(region="clean", engine=ENGINE, quality=0.9)
-    options = [
-        option(state("outside", metrics=metrics(), traits=Traits(region="dirty", engine=ENGINE, quality=0.9))),
-        option(state("poor", metrics=metrics(), traits=Traits(region="clean", engine=ENGINE, quality=0.5))),
-        option(state("best", metrics=metrics(running=1.0), traits=good)),
-        option(state("slow", metrics=metrics(running=300.0, waiting=50.0), traits=good)),
-    ]
+    options = Options.of(
+        [
+            option(state("outside", metrics=metrics(), traits=Traits(region="dirty", engine=ENGINE, quality=0.9))),
+            option(state("poor", metrics=metrics(), traits=Traits(region="clean", engine=ENGINE, quality=0.5))),
+            option(state("best", metrics=metrics(running=1.0), traits=good)),
+            option(state("slow", metrics=metrics(running=300.0, waiting=50.0), traits=good)),
+        ]
+    )
     pick = picker(carbon, 4).pick(request(), options, np.array([9.0, 8.0, 0.1, 0.2]), NOW_UNIX_S)
     assert names(pick.options) == ["best", "slow"]
 
@@ -97,11 +100,13 @@ def test_nothing_feasible_says_why() -> None:
 
 def test_unknown_is_nan_and_never_zero() -> None:
     known = Traits("ns/v", "a", ENGINE, 0.9, 4.0, embodied=Embodied(1000.0, 1e6))
-    options = [
-        option(state("known", metrics=metrics(running=3.0), traits=known), cached_tokens=128.0),
-        option(state("stale", metrics=metrics(age_s=60.0), traits=Traits())),
-        option(state("never")),
-    ]
+    options = Options.of(
+        [
+            option(state("known", metrics=metrics(running=3.0), traits=known), cached_tokens=128.0),
+            option(state("stale", metrics=metrics(age_s=60.0), traits=Traits())),
+            option(state("never")),
+        ]
+    )
     scores = np.array([1.0, 2.0, 3.0])
     columns = candidates_of(options, scores, {"a": region("a", 1.0)})
     assert columns.endpoints == ("default/known", "default/stale", "default/never")
@@ -124,10 +129,12 @@ def test_unknown_is_nan_and_never_zero() -> None:
 
 def test_endpoints_of_unknown_load_come_after_known_ones() -> None:
     carbon = Carbon(POLICY, dirty=500.0, clean=20.0)
-    options = [
-        option(state("unknown", metrics=metrics(age_s=60.0), region="clean")),
-        option(state("known", metrics=metrics(), region="dirty")),
-    ]
+    options = Options.of(
+        [
+            option(state("unknown", metrics=metrics(age_s=60.0), region="clean")),
+            option(state("known", metrics=metrics(), region="dirty")),
+        ]
+    )
     pick = picker(carbon, 2).pick(request(), options, np.array([9.0, 0.0]), NOW_UNIX_S)
     assert names(pick.options) == ["known", "unknown"]
     assert pick.decision is not None
@@ -135,7 +142,7 @@ def test_endpoints_of_unknown_load_come_after_known_ones() -> None:
 
 
 def test_a_pool_without_any_metrics_is_still_served() -> None:
-    options = [option(state(f"e{i}", region="a")) for i in range(3)]
+    options = Options.of([option(state(f"e{i}", region="a")) for i in range(3)])
     pick = picker(Carbon(POLICY, a=1.0)).pick(request(), options, np.zeros(3), NOW_UNIX_S)
     assert len(pick.options) == 1
     assert pick.decision is not None
@@ -156,7 +163,7 @@ def test_the_decision_sees_the_request_without_its_text() -> None:
 @pytest.mark.parametrize("cached", [0.0, 900.0])
 def test_cached_tokens_reach_the_estimate(cached: float) -> None:
     carbon = Carbon(POLICY, a=100.0)
-    options = [option(state("e", metrics=metrics(), region="a"), cached_tokens=cached)]
+    options = Options.of([option(state("e", metrics=metrics(), region="a"), cached_tokens=cached)])
     decision = picker(carbon).evaluate(request(b"x" * 4000), options, np.zeros(1), NOW_UNIX_S)
     bare = picker(carbon).evaluate(request(b"x" * 4000), pool("a"), np.zeros(1), NOW_UNIX_S)
     assert decision is not None

@@ -9,13 +9,14 @@ from heliotrope_epp.plugins.filters.by_label import ByLabelParameters, by_label
 from heliotrope_epp.plugins.filters.decode import decode_filter
 from heliotrope_epp.plugins.filters.label_selector import LabelSelectorFilter, LabelSelectorParameters
 from heliotrope_epp.plugins.interface import Filter
+from heliotrope_epp.plugins.options import Options
 
 ROLE = "llm-d.ai/role"
 
 
 def kept(plugin: Filter, *labels: dict[str, str]) -> list[int]:
     options = [option(state(str(i), labels=of)) for i, of in enumerate(labels)]
-    return [int(o.state.endpoint.name) for o in plugin.filter(request(), options)]
+    return [int(o.state.endpoint.name) for o in plugin.filter(request(), Options.of(options))]
 
 
 @pytest.mark.parametrize("role", ["decode", "both", "prefill-decode", "encode-prefill-decode"])

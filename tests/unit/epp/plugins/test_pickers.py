@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.epp.plugins.builders import NOW_UNIX_S, option, request, state
 
 from heliotrope_epp.plugins.interface import Option, Pick, Picker
+from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.pickers.max_score import MaxScorePicker
 from heliotrope_epp.plugins.pickers.random_choice import RandomPicker
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters
@@ -23,7 +24,7 @@ def parameters(count: int = 1) -> PickerParameters:
 
 
 def picked(picker: Picker, scores: list[float], options: list[Option] = OPTIONS) -> list[str]:
-    pick = picker.pick(request(), options[: len(scores)], np.array(scores), NOW_UNIX_S)
+    pick = picker.pick(request(), Options.of(options[: len(scores)]), np.array(scores), NOW_UNIX_S)
     return [o.state.endpoint.name for o in pick.options]
 
 

@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 from tests.unit.epp.plugins.builders import NOW_S, NOW_UNIX_S, Carbon, advise, metrics, request, state
 
 from heliotrope.carbon.arms import Arm
-from heliotrope.decide.candidates import FloatColumn, RegionView
+from heliotrope.decide.candidates import FloatColumn, FloatMatrix, RegionView
+from heliotrope.decide.load import Loads
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.config.loader import load
-from heliotrope_epp.datalayer.state import EndpointState, Load
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.plugins import options as options_module
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import NoCarbon, PluginContext
-from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.kinds import PluginKind, Stability
+from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.parameters import NoParameters
 from heliotrope_epp.plugins.pipeline import Pipeline
 
@@ -190,17 +193,17 @@ def test_prefixes_are_learned_for_a_policy_even_if_no_scorer_asks() -> None:
     assert [o.cached_tokens for o in result.profiles["default"].options] == [0.0, 1000.0]
 
 
-def test_each_load_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: Counter[str] = Counter()
-    original = EndpointState.load
+def test_the_loads_of_all_endpoints_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    original = options_module.project
 
-    def counting(self: EndpointState, now_s: float, stale_after_s: float) -> Load:
-        asked[self.endpoint.name] += 1
-        return original(self, now_s, stale_after_s)
+    def counting(facts: FloatMatrix, now_s: float, stale_after_s: float) -> Loads:
+        asked.append(len(facts))
+        return original(facts, now_s, stale_after_s)
 
-    monkeypatch.setattr(EndpointState, "load", counting)
+    monkeypatch.setattr(options_module, "project", counting)
     run(pipeline("", Carbon(POLICY, dirty=1.0, clean=2.0)), regions())
-    assert asked == {"dirty": 1, "clean": 1}
+    assert asked == [2]
 
 
 def test_metrics_older_than_the_threshold_are_unknown() -> None:
@@ -219,7 +222,7 @@ class Fixed:
     def __init__(self, *values: float) -> None:
         self.values = values
 
-    def score(self, request: LlmRequest, options: Sequence[Option]) -> FloatColumn:
+    def score(self, request: LlmRequest, options: Options) -> FloatColumn:
         return np.array(self.values)
 
 

@@ -10,6 +10,7 @@ from tests.unit.epp.plugins.builders import NOW_S, metrics, option, request, sta
 
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.plugins.interface import Option, Scorer
+from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.scorers.kv_cache_utilization import KvCacheUtilizationScorer
 from heliotrope_epp.plugins.scorers.prefix_cache import PrefixCacheScorer, PrefixCacheScorerParameters
 from heliotrope_epp.plugins.scorers.queue_depth import QueueScorer
@@ -53,10 +54,10 @@ def test_scores_are_between_0_and_1_and_do_not_depend_on_the_order(given_options
     order = list(range(len(given_options)))
     random.shuffle(order)
     for scorer in SCORERS:
-        scores = scorer.score(REQUEST, given_options)
+        scores = scorer.score(REQUEST, Options.of(given_options))
         assert scores.shape == (len(given_options),)
         assert ((scores >= 0.0) & (scores <= 1.0)).all()
-        shuffled = scorer.score(REQUEST, [given_options[i] for i in order])
+        shuffled = scorer.score(REQUEST, Options.of([given_options[i] for i in order]))
         np.testing.assert_array_equal(shuffled, scores[order])
 
 
@@ -65,39 +66,39 @@ def queues(*waiting: float | None) -> list[Option]:
 
 
 def test_queue_is_linear_between_the_shortest_and_the_longest() -> None:
-    assert QueueScorer().score(REQUEST, queues(2.0, 6.0, 4.0)).tolist() == [1.0, 0.0, 0.5]
+    assert QueueScorer().score(REQUEST, Options.of(queues(2.0, 6.0, 4.0))).tolist() == [1.0, 0.0, 0.5]
 
 
 def test_equal_queues_are_all_best() -> None:
-    assert QueueScorer().score(REQUEST, queues(3.0, 3.0)).tolist() == [1.0, 1.0]
+    assert QueueScorer().score(REQUEST, Options.of(queues(3.0, 3.0))).tolist() == [1.0, 1.0]
 
 
 def test_unknown_queue_is_worst_and_does_not_move_the_others() -> None:
-    assert QueueScorer().score(REQUEST, queues(None, 2.0, 6.0)).tolist() == [0.0, 1.0, 0.0]
-    assert QueueScorer().score(REQUEST, queues(None, 2.0)).tolist() == [0.0, 1.0]
-    assert QueueScorer().score(REQUEST, queues(None, None)).tolist() == [0.0, 0.0]
+    assert QueueScorer().score(REQUEST, Options.of(queues(None, 2.0, 6.0))).tolist() == [0.0, 1.0, 0.0]
+    assert QueueScorer().score(REQUEST, Options.of(queues(None, 2.0))).tolist() == [0.0, 1.0]
+    assert QueueScorer().score(REQUEST, Options.of(queues(None, None))).tolist() == [0.0, 0.0]
 
 
 def test_requests_dispatched_since_the_scrape_count_as_queued() -> None:
     busy, idle = state("busy", metrics=metrics()), state("idle", metrics=metrics())
     busy.inflight.add(Dispatch(NOW_S, 1000.0, 1000.0, first_token_due_s=NOW_S + 1.0), 0.1)
-    assert QueueScorer().score(REQUEST, [option(busy), option(idle)]).tolist() == [0.0, 1.0]
+    assert QueueScorer().score(REQUEST, Options.of([option(busy), option(idle)])).tolist() == [0.0, 1.0]
 
 
 def test_the_engines_own_queue_counts_requests_that_others_sent() -> None:
     ours, others = state("ours", metrics=metrics(waiting=0.0)), state("others", metrics=metrics(waiting=5.0))
     ours.inflight.add(Dispatch(NOW_S, 1000.0, 1000.0, first_token_due_s=NOW_S + 1.0), 0.1)
-    assert QueueScorer().score(REQUEST, [option(ours), option(others)]).tolist() == [1.0, 0.0]
+    assert QueueScorer().score(REQUEST, Options.of([option(ours), option(others)])).tolist() == [1.0, 0.0]
 
 
 def test_kv_cache_score_is_what_is_free() -> None:
     scored = [option(state(f"e{i}", metrics=metrics(kv_usage=u))) for i, u in enumerate((0.25, None, 1.0))]
-    assert KvCacheUtilizationScorer().score(REQUEST, scored).tolist() == [0.75, 0.0, 0.0]
+    assert KvCacheUtilizationScorer().score(REQUEST, Options.of(scored)).tolist() == [0.75, 0.0, 0.0]
 
 
 def test_stale_kv_usage_is_unknown() -> None:
     scored = [option(state("old", metrics=metrics(kv_usage=0.1, age_s=2.5))), option(state("never"))]
-    assert KvCacheUtilizationScorer().score(REQUEST, scored).tolist() == [0.0, 0.0]
+    assert KvCacheUtilizationScorer().score(REQUEST, Options.of(scored)).tolist() == [0.0, 0.0]
 
 
 def cached(*tokens: float) -> list[Option]:
@@ -105,15 +106,15 @@ def cached(*tokens: float) -> list[Option]:
 
 
 def test_prefix_score_is_the_cached_share() -> None:
-    assert prefix_scorer().score(REQUEST, cached(0.0, 500.0, 1000.0)).tolist() == [0.0, 0.5, 1.0]
+    assert prefix_scorer().score(REQUEST, Options.of(cached(0.0, 500.0, 1000.0))).tolist() == [0.0, 0.5, 1.0]
 
 
 def test_prefix_score_can_weigh_the_absolute_length() -> None:
     scorer = prefix_scorer('{"matchLengthWeight": 0.25, "matchLengthScaleTokens": 1000}')
     # 0.75 · 0.5 + 0.25 · 0.5²
-    assert scorer.score(REQUEST, cached(500.0)).tolist() == [pytest.approx(0.4375)]
+    assert scorer.score(REQUEST, Options.of(cached(500.0))).tolist() == [pytest.approx(0.4375)]
     scorer = prefix_scorer('{"matchLengthWeight": 1.0, "matchLengthScaleTokens": 100}')
-    assert scorer.score(REQUEST, cached(500.0)).tolist() == [1.0]
+    assert scorer.score(REQUEST, Options.of(cached(500.0))).tolist() == [1.0]
 
 
 @pytest.mark.parametrize(
