@@ -30,6 +30,10 @@ from heliotrope.api.v1alpha1 import KINDS
 Changes = Mapping[str, Any]
 _MARGINAL_DIRECT = {"type": "marginal", "emissionFactor": "direct"}
 _AVERAGE_LIFECYCLE = {"type": "average", "emissionFactor": "lifecycle"}
+_ANSWERED_BY_OBJECTIVE: Changes = {
+    "spec.demandResponse.weights": REMOVED,
+    "spec.demandResponse.objective": {"mode": "Lexicographic", "order": ["energy", "latency"]},
+}
 
 
 @dataclass(frozen=True)
@@ -266,15 +270,72 @@ def _carbon_policy_cases() -> Iterator[Case]:
     yield _case(
         policy,
         "spec",
-        "demandResponse needs power or autoscaling, or there is nothing to reduce power with",
+        "demandResponse needs power, autoscaling, or weights or an objective of its own, or there is nothing to "
+        "respond with",
         "spec.demandResponse",
         accepts=(
             {"spec.power": REMOVED},
             {"spec.autoscaling": REMOVED},
+            {"spec.power": REMOVED, "spec.autoscaling": REMOVED},
+            {"spec.power": REMOVED, "spec.autoscaling": REMOVED, **_ANSWERED_BY_OBJECTIVE},
             {"spec.power": REMOVED, "spec.autoscaling": REMOVED, "spec.demandResponse": REMOVED},
         ),
-        refuses=({"spec.power": REMOVED, "spec.autoscaling": REMOVED},),
+        refuses=({"spec.power": REMOVED, "spec.autoscaling": REMOVED, "spec.demandResponse.weights": REMOVED},),
     )
+    yield _case(
+        policy,
+        "spec.demandResponse",
+        "set weights or objective, not both",
+        "spec.demandResponse.objective",
+        accepts=(_ANSWERED_BY_OBJECTIVE, {"spec.demandResponse.weights": REMOVED}),
+        refuses=({"spec.demandResponse.objective": {"mode": "Lexicographic"}},),
+    )
+    yield _case(
+        policy,
+        "spec.demandResponse",
+        "at least one weight must be above 0",
+        "spec.demandResponse.weights",
+        accepts=({"spec.demandResponse.weights": {"energy": "0.5"}},),
+        refuses=({"spec.demandResponse.weights": {}}, {"spec.demandResponse.weights": no_weights}),
+    )
+    for place, base in (
+        ("spec.classes[].objective", policy),
+        ("spec.demandResponse.objective", carbon_policy(respond="objective")),
+    ):
+        path = place.replace("[]", "[0]")
+        yield _case(
+            base,
+            place,
+            "order must name each term once",
+            f"{path}.order",
+            accepts=({f"{path}.order": ["risk", "latency", "cost", "energy", "carbon"]},),
+            refuses=({f"{path}.order": ["risk", "risk"]},),
+        )
+        yield _case(
+            base,
+            place,
+            'mode Weighted needs at least one weight above 0, for instance carbon: "1"',
+            f"{path}.weights",
+            accepts=({f"{path}.mode": "Weighted"},),
+            refuses=({f"{path}.mode": "Weighted", f"{path}.weights": no_weights},),
+        )
+    yield _case(
+        policy,
+        "spec.classes[]",
+        "minPriority must not exceed maxPriority",
+        "spec.classes[1].minPriority",
+        accepts=({"spec.classes[1].minPriority": 20}, {"spec.classes[1].maxPriority": REMOVED}),
+        refuses=({"spec.classes[1].minPriority": 21},),
+    )
+    for each in ("Ttft", "Tpot"):
+        yield _case(
+            policy,
+            "spec.overrides",
+            f"shortest{each} must not exceed longest{each}",
+            f"spec.overrides.shortest{each}",
+            accepts=({f"spec.overrides.shortest{each}": "1h"}, {f"spec.overrides.longest{each}": REMOVED}),
+            refuses=({f"spec.overrides.shortest{each}": "1m1ms", f"spec.overrides.longest{each}": "1m"},),
+        )
 
 
 def _workload_variant_cases() -> Iterator[Case]:

@@ -134,8 +134,19 @@ DEMAND_SOURCES: dict[str, Any] = {
 }
 
 
-def carbon_policy(demand: str = "events") -> Document:
-    """A CarbonPolicy with every field set, of one kind of demand response."""
+_OBJECTIVE = {
+    "mode": "Lexicographic",
+    "order": ["energy", "risk"],
+    "tolerancesPercent": {"carbon": 1, "energy": 2, "cost": 3, "latency": 4, "risk": 5},
+    "weights": {"latency": "1", "energy": "0.5", "carbon": "2", "cost": "0.25", "risk": "0.1"},
+    "softMultiplierWeight": "2",
+    "scoreTolerancePercent": 1,
+    "choices": 4,
+}
+
+
+def carbon_policy(demand: str = "events", *, respond: str = "weights") -> Document:
+    """A CarbonPolicy with every field set, of one kind of demand response that answers by one of its ways."""
     weights = {"latency": "1", "energy": "0.5", "carbon": "2", "cost": "0.25", "risk": "0.1"}
     return _document(
         "CarbonPolicy",
@@ -147,12 +158,15 @@ def carbon_policy(demand: str = "events") -> Document:
             "objective": {
                 "mode": "Weighted",
                 "order": ["carbon", "cost"],
-                "tolerancesPercent": {"carbon": 3, "energy": 4, "cost": 6, "latency": 10},
+                "tolerancesPercent": {"carbon": 3, "energy": 4, "cost": 6, "latency": 10, "risk": 2},
                 "weights": weights,
                 "softMultiplierWeight": "0.5",
+                "scoreTolerancePercent": 1,
+                "choices": 3,
             },
             "slo": {"ttft": "2s", "tpot": "80ms"},
             "qualityFloor": "0.7",
+            "powerHeadroom": {"leastWatts": 50, "avoidThrottled": False},
             "accountingBoundary": {"embodied": True, "water": True},
             "placement": {
                 "scheduler": "Facility",
@@ -214,13 +228,37 @@ def carbon_policy(demand: str = "events") -> Document:
                 "reductionPercent": 25,
                 "rampIn": "3m",
                 "rampOut": "8m",
-                "weights": weights,
+                respond: {"weights": weights, "objective": _OBJECTIVE}[respond],
             },
             "deferral": {"longestDelay": "12h", "safetyMargin": "20m", "dispatchBudget": False},
             "holdoutPercent": 5,
             "holdoutSeed": 42,
             "enforcement": "Enforce",
-            "perRequestOverrides": True,
+            "classes": [
+                {
+                    "name": "batch",
+                    "inferenceObjectives": ["nightly"],
+                    "minPriority": -100,
+                    "maxPriority": -1,
+                    "slo": {"ttft": "30s", "tpot": "500ms"},
+                    "objective": _OBJECTIVE,
+                    "answersDemand": True,
+                },
+                {
+                    "name": "interactive",
+                    "inferenceObjectives": [],
+                    "minPriority": 10,
+                    "maxPriority": 20,
+                    "answersDemand": False,
+                },
+            ],
+            "overrides": {
+                "allowed": ["Slo", "Objective", "Regions"],
+                "shortestTtft": "1ms",
+                "longestTtft": "1h",
+                "shortestTpot": "1ms",
+                "longestTpot": "1h",
+            },
         },
         {
             "observedGeneration": 3,
@@ -376,7 +414,10 @@ def full_documents() -> dict[str, tuple[Document, ...]]:
     """By kind, documents that together set every field that there is."""
     return {
         "RegionProfile": tuple(region_profile(source) for source in SOURCES),
-        "CarbonPolicy": tuple(carbon_policy(demand) for demand in DEMAND_SOURCES),
+        "CarbonPolicy": (
+            *(carbon_policy(demand) for demand in DEMAND_SOURCES),
+            carbon_policy(respond="objective"),
+        ),
         "WorkloadVariant": tuple(workload_variant(engine) for engine in ENGINES),
         "NodePower": (node_power(),),
     }

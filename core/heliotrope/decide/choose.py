@@ -1,193 +1,289 @@
-"""Choosing among feasible plans (equation 6): lexicographic, weighted, or a soft multiplier on the base score."""
+"""Choosing among feasible plans (equation 6): lexicographic, weighted, or a soft multiplier on the base score.
 
-from collections.abc import Mapping
+What ties is drawn from: `choices` of the plans stay in (`heliotrope.decide.draw`), and the best of them is taken. At
+last the base score decides, then the place in the line of the draw.
+
+**Lexicographic** compares term after term and keeps what is within its tolerance of the best; what is left before
+latency, if that comes last, is drawn from. A plan that another one left is at least equal to in every term and better
+than in one is out. So the choice is on the Pareto front where nothing is drawn (`choices` 0), and otherwise never
+further from it than the tolerances in any term before latency.
+
+**Weighted** takes the least of Σ w · x / x*; sums within `score_tolerance` tie. There x* is the promise for latency
+(TTFT + expected tokens · TPOT), the least among the plans for carbon, energy and cost, and 1 for risk, which is a share
+already. So only ratios matter, and a plan that is worse than another in everything moves nothing. Where the least is
+not above 0, the mean size takes its place.
+
+**Soft multiplier** (paper cleanest-grid) divides the scorers' sum by 1 + w · CI / CI_max, so that at w = 1 the dirtiest
+region has half its score; scores tie likewise.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
+from heliotrope.decide.draw import drawn
 from heliotrope.decide.estimate import Estimates
-from heliotrope.decide.feasible import Loss
+from heliotrope.decide.feasible import tpot_slo_seconds, ttft_slo_seconds
+from heliotrope.decide.losses import CHOSEN, CODE, Loss, LossCodes
 from heliotrope.decide.policy import DecisionPolicy, Objective, Term
+from heliotrope.decide.request import RequestProfile
 
-_LOSS_OF_TERM: Mapping[Term, Loss] = {
+Rows = NDArray[np.intp]
+
+LOSS_OF_TERM: Mapping[Term, Loss] = {
     Term.CARBON: Loss.CARBON,
     Term.ENERGY: Loss.ENERGY,
     Term.COST: Loss.COST,
     Term.LATENCY: Loss.LATENCY,
+    Term.RISK: Loss.RISK,
 }
+UNKNOWN_FOR_ONE = "unknown for a candidate"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who won and on what; `losses` only holds the candidates that were compared."""
+    """Who won and on what; `rows` are the candidates that were compared and `codes` why each of them lost."""
 
     winner: int
     decided_by: str
-    losses: Mapping[int, Loss]
+    rows: Rows
+    codes: LossCodes
     dropped_terms: Mapping[Term, str]
     """Terms that could not be compared, with the reason."""
 
 
 def choose(
+    request: RequestProfile,
     candidates: Candidates,
     estimates: Estimates,
+    risk: FloatColumn | None,
     eligible: BoolColumn,
     policy: DecisionPolicy,
     carbon_unusable: str | None,
-    tie_break: int,
+    seed: int,
 ) -> Choice:
     """Choose one of the eligible candidates.
 
     Args:
+        request: for the promise that latency is measured by.
         candidates: for their base scores.
         estimates: the columns to compare.
+        risk: `heliotrope.decide.risk`; may be None where the policy does not compare it.
         eligible: at least one is true.
         policy: objective, order, tolerances, weights.
         carbon_unusable: why no candidate's carbon may be used in this decision, None if it may.
-        tie_break: picks among equals (a hash of the request id spreads equals evenly and stays deterministic).
+        seed: of the draws (`heliotrope.decide.draw.seed_of`).
     """
     rows = np.flatnonzero(eligible)
-    terms = {
-        Term.CARBON: estimates.grams_co2e[rows],
-        Term.ENERGY: estimates.incremental_joules[rows],
-        Term.COST: estimates.cost[rows],
-        Term.LATENCY: estimates.service_seconds[rows],
-    }
-    dropped: dict[Term, str] = {}
-    for term, column in terms.items():
-        if term is Term.CARBON and carbon_unusable is not None:
-            dropped[term] = carbon_unusable
-        elif not np.isfinite(column).all():
-            dropped[term] = "unknown for a candidate"
-    usable = {term: column for term, column in terms.items() if term not in dropped}
-    scores = candidates.base_score[rows]
-    losses: dict[int, Loss] = {}
+    usable, dropped = _comparable(estimates, risk, rows, policy, carbon_unusable)
+    field = _Field(candidates, rows, seed, policy.choices)
     if policy.objective is Objective.WEIGHTED:
-        alive, by = _weighted(rows, usable, policy, losses)
+        by = _weighted(field, usable, policy, _promise_seconds(request, policy))
     elif policy.objective is Objective.SOFT_MULTIPLIER:
         intensity = None if Term.CARBON in dropped else estimates.intensity_g_per_kwh[rows]
-        alive, by = _soft_multiplier(rows, scores, intensity, policy, losses)
+        by = _soft_multiplier(field, intensity, policy)
     else:
-        alive, by = _lexicographic(rows, usable, policy, losses)
-    winner, by = _among_equals(rows, scores, alive, by, tie_break, losses)
-    _name_what_dominated(rows, usable, policy, winner, losses)
-    return Choice(winner=winner, decided_by=by, losses=losses, dropped_terms=dropped)
+        by = _lexicographic(field, usable, policy)
+    winner, by = field.decide(by)
+    return Choice(winner=winner, decided_by=by, rows=rows, codes=field.codes, dropped_terms=dropped)
 
 
-def choose_blind(candidates: Candidates, eligible: BoolColumn, tie_break: int) -> Choice:
+def choose_blind(candidates: Candidates, eligible: BoolColumn, seed: int) -> Choice:
     """Choose as a picker does that knows no carbon: the best score of the scorers, equals drawn.
 
     Arguments as for `choose`.
     """
     rows = np.flatnonzero(eligible)
-    losses: dict[int, Loss] = {}
-    alive = np.ones(len(rows), dtype=np.bool_)
-    winner, by = _among_equals(rows, candidates.base_score[rows], alive, "only plan", tie_break, losses)
-    return Choice(winner=winner, decided_by=by, losses=losses, dropped_terms={})
+    field = _Field(candidates, rows, seed, choices=0)
+    winner, by = field.decide("only plan")
+    return Choice(winner=winner, decided_by=by, rows=rows, codes=field.codes, dropped_terms={})
 
 
-def _lexicographic(
-    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
-    usable: Mapping[Term, FloatColumn],
+def terms_in_use(policy: DecisionPolicy) -> Sequence[Term]:
+    """What the policy compares."""
+    match policy.objective:
+        case Objective.WEIGHTED:
+            return tuple(term for term, weight in policy.weights.items() if weight > 0.0)
+        case Objective.SOFT_MULTIPLIER:
+            return (Term.CARBON,)
+    return policy.order
+
+
+class _Field:
+    """The plans that are compared: who is still in, and why the others are out."""
+
+    def __init__(self, candidates: Candidates, rows: Rows, seed: int, choices: int) -> None:
+        self.rows = rows
+        self.alive: BoolColumn = np.ones(len(rows), dtype=np.bool_)
+        self.codes: LossCodes = np.zeros(len(rows), dtype=np.int8)
+        self.scores: FloatColumn = candidates.base_score[rows]
+        self._endpoints = candidates.endpoints
+        self._seed = seed
+        self._choices = choices
+        self._by_draw = False
+
+    @property
+    def decided(self) -> bool:
+        """Whether one is left."""
+        return int(np.count_nonzero(self.alive)) == 1
+
+    def keep(self, good: BoolColumn, loss: Loss) -> bool:
+        """Put out those that are not good; whether there was any."""
+        lost = self.alive & ~good
+        if not lost.any():
+            return False
+        self.codes[lost] = CODE[loss]
+        self.alive &= good
+        return True
+
+    def draw(self) -> None:
+        """Leave the policy's number of choices in, if it has one."""
+        left = np.flatnonzero(self.alive)
+        if not 0 < self._choices < len(left):
+            return
+        names = [self._endpoints[row] for row in self.rows[left].tolist()]
+        chosen = np.zeros(len(self.rows), dtype=np.bool_)
+        chosen[left[drawn(names, self._seed, self._choices)]] = True
+        self.keep(chosen, Loss.TIE)
+        self._by_draw = self.decided
+
+    def decide(self, by: str) -> tuple[int, str]:
+        """The winner among what is left, and what decided."""
+        if not self.decided:
+            self.draw()
+            if self.keep(self.scores >= self.scores[self.alive].max(), Loss.SCORE):
+                by = "score"
+        left = np.flatnonzero(self.alive)
+        first = 0
+        if len(left) > 1:
+            by = "tie"
+            (first,) = drawn([self._endpoints[row] for row in self.rows[left].tolist()], self._seed, 1)
+        elif self._by_draw:
+            by = "tie"
+        winner = int(left[first])
+        self.codes[left] = CODE[Loss.TIE]
+        self.codes[winner] = CHOSEN
+        return int(self.rows[winner]), by
+
+
+def _comparable(
+    estimates: Estimates,
+    risk: FloatColumn | None,
+    rows: Rows,
     policy: DecisionPolicy,
-    losses: dict[int, Loss],
-) -> tuple[BoolColumn, str]:
+    carbon_unusable: str | None,
+) -> tuple[dict[Term, FloatColumn], dict[Term, str]]:
+    """Columns of the terms that the policy compares, and why others of them cannot be."""
+    columns = {
+        Term.CARBON: estimates.grams_co2e,
+        Term.ENERGY: estimates.incremental_joules,
+        Term.COST: estimates.cost,
+        Term.LATENCY: estimates.service_seconds,
+        Term.RISK: np.full(len(estimates.cost), np.nan) if risk is None else risk,
+    }
+    usable: dict[Term, FloatColumn] = {}
+    dropped: dict[Term, str] = {}
+    for term in terms_in_use(policy):
+        column = columns[term][rows]
+        if term is Term.CARBON and carbon_unusable is not None:
+            dropped[term] = carbon_unusable
+        elif not np.isfinite(column).all():
+            dropped[term] = UNKNOWN_FOR_ONE
+        else:
+            usable[term] = column
+    return usable, dropped
+
+
+def _lexicographic(field: _Field, usable: Mapping[Term, FloatColumn], policy: DecisionPolicy) -> str:
+    """Filter term by term. Dominated plans fall out at the end: until then their dominator is in whenever they are."""
     order = [term for term in policy.order if term in usable]
-    alive = np.ones(len(rows), dtype=np.bool_)
-    if order:
-        alive = _pareto(np.stack([usable[term] for term in order], axis=1))
-        losses.update({int(row): Loss.DOMINATED for row in rows[~alive]})
-    decided_by = "only plan" if len(rows) == 1 else "dominance"
-    for term in order:
-        if np.count_nonzero(alive) == 1:
+    decided_by = "only plan" if len(field.rows) == 1 else "dominance"
+    latency_last = bool(order) and order[-1] is Term.LATENCY
+    for term in order[:-1] if latency_last else order:
+        if field.decided:
             break
         column = usable[term]
-        best = column[alive].min()
-        keep: BoolColumn = np.logical_and(alive, column <= best + abs(best) * policy.tolerances.get(term, 0.0))
-        lost = alive & ~keep
-        if lost.any():
+        if field.keep(column <= _limit(term, column[field.alive].min(), policy), LOSS_OF_TERM[term]):
             decided_by = term.value
-            losses.update({int(row): _LOSS_OF_TERM[term] for row in rows[lost]})
-        alive = keep
-    return alive, decided_by
+    field.draw()
+    if latency_last and not field.decided:
+        column = usable[Term.LATENCY]
+        if field.keep(column <= _limit(Term.LATENCY, column[field.alive].min(), policy), Loss.LATENCY):
+            decided_by = Term.LATENCY.value
+    columns = [usable[term] for term in order]
+    if order and not field.decided:
+        field.keep(_front(field, columns), Loss.DOMINATED)
+    if order and field.decided and len(field.rows) > 1 and _dominates(field, columns):
+        return "dominance"
+    return decided_by
 
 
-def _pareto(columns: FloatColumn) -> BoolColumn:
-    """Rows of an (n, terms) matrix that no other row beats in one term while being at least equal in all."""
-    not_worse = (columns[:, None, :] <= columns[None, :, :]).all(axis=2)
-    better = (columns[:, None, :] < columns[None, :, :]).any(axis=2)
-    dominated = np.asarray(np.any(not_worse & better, axis=0), dtype=np.bool_)
-    return ~dominated
+def _front(field: _Field, columns: Sequence[FloatColumn]) -> BoolColumn:
+    """False for plans left in that another one left in beats in one term while being at least equal in all."""
+    left = np.flatnonzero(field.alive)
+    matrix = np.stack([column[left] for column in columns], axis=1)
+    not_worse = (matrix[:, None, :] <= matrix[None, :, :]).all(axis=2)
+    better = (matrix[:, None, :] < matrix[None, :, :]).any(axis=2)
+    front: BoolColumn = np.ones(len(field.rows), dtype=np.bool_)
+    front[left] = ~np.any(not_worse & better, axis=0)
+    return front
 
 
-def _name_what_dominated(
-    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
-    usable: Mapping[Term, FloatColumn],
-    policy: DecisionPolicy,
-    winner: int,
-    losses: dict[int, Loss],
-) -> None:
-    """Replace "dominated" by the first term, in the policy's order, that the winner is clearly better in."""
-    position = {int(row): i for i, row in enumerate(rows)}
-    for row, loss in losses.items():
-        if loss is not Loss.DOMINATED:
-            continue
-        for term in policy.order:
-            if term not in usable:
-                continue
-            best = usable[term][position[winner]]
-            if usable[term][position[row]] > best + abs(best) * policy.tolerances.get(term, 0.0):
-                losses[row] = _LOSS_OF_TERM[term]
-                break
+def _dominates(field: _Field, columns: Sequence[FloatColumn]) -> bool:
+    """Whether the one plan that is left is better than every other in a term and at least equal in all."""
+    matrix = np.stack(columns, axis=1)
+    winner = matrix[field.alive][0]
+    better = (winner < matrix).any(axis=1)
+    return bool(np.count_nonzero(better) == len(matrix) - 1 and (winner <= matrix).all())
+
+
+def _limit(term: Term, best: float, policy: DecisionPolicy) -> float:
+    tolerance = policy.tolerances.get(term, 0.0)
+    return float(best + tolerance if term is Term.RISK else best + abs(best) * tolerance)
 
 
 def _weighted(
-    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
-    usable: Mapping[Term, FloatColumn],
-    policy: DecisionPolicy,
-    losses: dict[int, Loss],
-) -> tuple[BoolColumn, str]:
-    total = np.zeros(len(rows))
+    field: _Field, usable: Mapping[Term, FloatColumn], policy: DecisionPolicy, promise_seconds: float | None
+) -> str:
+    total = np.zeros(len(field.rows))
     for term, column in usable.items():
-        largest = column.max()
-        if largest > 0.0:
-            total += policy.weights.get(term, 0.0) * column / largest
-    alive: BoolColumn = total <= total.min()
-    losses.update({int(row): Loss.SCORE for row in rows[~alive]})
-    return alive, "weighted sum"
+        total += policy.weights[term] * column / _scale(term, column, promise_seconds)
+    _keep_least(field, total, policy)
+    return "weighted sum"
 
 
-def _soft_multiplier(
-    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
-    scores: FloatColumn,
-    intensity: FloatColumn | None,
-    policy: DecisionPolicy,
-    losses: dict[int, Loss],
-) -> tuple[BoolColumn, str]:
-    adjusted = scores
+def _keep_least(field: _Field, column: FloatColumn, policy: DecisionPolicy) -> None:
+    """Of those within the tolerance of the least, the least of the drawn."""
+    best = column.min()
+    field.keep(column <= best + abs(best) * policy.score_tolerance, Loss.SCORE)
+    field.draw()
+    field.keep(column <= column[field.alive].min(), Loss.SCORE)
+
+
+def _scale(term: Term, column: FloatColumn, promise_seconds: float | None) -> float:
+    """What a term of the sum is measured by; above 0."""
+    if term is Term.RISK:
+        return 1.0
+    if term is Term.LATENCY and promise_seconds is not None:
+        return promise_seconds
+    least = float(column.min())
+    if least > 0.0:
+        return least
+    return float(np.abs(column).mean()) or 1.0
+
+
+def _promise_seconds(request: RequestProfile, policy: DecisionPolicy) -> float | None:
+    """The longest time that the promise leaves for the whole answer; None: there is no promise."""
+    ttft, tpot = ttft_slo_seconds(request, policy), tpot_slo_seconds(request, policy)
+    return None if ttft is None or tpot is None else ttft + request.expected_output_tokens * tpot
+
+
+def _soft_multiplier(field: _Field, intensity: FloatColumn | None, policy: DecisionPolicy) -> str:
+    adjusted = field.scores
     if intensity is not None and intensity.max() > 0.0:
-        adjusted = scores / (1.0 + policy.soft_weight * intensity / intensity.max())
-    alive: BoolColumn = adjusted >= adjusted.max()
-    losses.update({int(row): Loss.SCORE for row in rows[~alive]})
-    return alive, "soft multiplier"
-
-
-def _among_equals(
-    rows: np.ndarray[tuple[int], np.dtype[np.intp]],
-    scores: FloatColumn,
-    alive: BoolColumn,
-    decided_by: str,
-    tie_break: int,
-    losses: dict[int, Loss],
-) -> tuple[int, str]:
-    equals = np.flatnonzero(alive)
-    if len(equals) == 1:
-        return int(rows[equals[0]]), decided_by
-    best = equals[scores[equals] >= scores[equals].max()]
-    losses.update({int(rows[i]): Loss.SCORE for i in equals if i not in best})
-    if len(best) == 1:
-        return int(rows[best[0]]), "score"
-    winner = best[tie_break % len(best)]
-    losses.update({int(rows[i]): Loss.TIE for i in best if i != winner})
-    return int(rows[winner]), "tie"
+        adjusted = adjusted / (1.0 + policy.soft_weight * intensity / intensity.max())
+    _keep_least(field, -adjusted, policy)
+    return "soft multiplier"

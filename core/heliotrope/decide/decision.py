@@ -4,20 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
 
 from heliotrope.carbon.arms import Arm
 from heliotrope.carbon.signal import Freshness
-from heliotrope.decide.candidates import BoolColumn, Candidates
-from heliotrope.decide.choose import Choice, choose, choose_blind
+from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
+from heliotrope.decide.choose import Choice, choose, choose_blind, terms_in_use
+from heliotrope.decide.draw import seed_of
 from heliotrope.decide.estimate import Estimates, estimate
 from heliotrope.decide.explanation import explanation
-from heliotrope.decide.feasible import INFEASIBLE, Feasibility, Loss, feasibility
+from heliotrope.decide.feasible import Feasibility, Limit, feasibility, relaxations
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
+from heliotrope.decide.losses import CHOSEN, INFEASIBLE, Loss, LossCodes, decoded, loss_of
 from heliotrope.decide.policy import DecisionPolicy, Term
 from heliotrope.decide.request import RequestProfile
+from heliotrope.decide.risk import risk
+from heliotrope.decide.standing import UNKNOWN_STANDING, Standing
 from heliotrope.decide.verdict import SessionVerdict
 
 if TYPE_CHECKING:
@@ -48,11 +51,26 @@ class Decision:
     outcome: Outcome
     winner: int | None
     decided_by: str
-    losses: tuple[Loss | None, ...]
+    loss_codes: LossCodes
+    """By candidate (`heliotrope.decide.losses`)."""
     dropped_terms: Mapping[Term, str]
     assignment: Assignment = UNASSIGNED
     session: SessionVerdict | None = None
     """None: the request belongs to no session, or nobody looks after sessions."""
+    relaxed: tuple[Limit, ...] = ()
+    """Limits that gave way, as they left no plan that keeps the latency promise."""
+    risk: FloatColumn | None = None
+    """None: the policy does not compare it."""
+    standing: Standing = UNKNOWN_STANDING
+
+    @property
+    def losses(self) -> tuple[Loss | None, ...]:
+        """Why each candidate was not chosen; None for the one that was."""
+        return decoded(self.loss_codes)
+
+    def loss(self, row: int) -> Loss | None:
+        """Why one candidate was not chosen."""
+        return loss_of(int(self.loss_codes[row]))
 
     @property
     def endpoint(self) -> str | None:
@@ -66,7 +84,7 @@ class Decision:
 
     def within_constraints(self, row: int) -> bool | None:
         """Whether a candidate keeps everything that the policy demands; None where its latency is unknown."""
-        loss = self.losses[row]
+        loss = self.loss(row)
         if loss in INFEASIBLE:
             return None if loss is Loss.UNKNOWN else False
         return {Outcome.WITHIN_SLO: True, Outcome.UNKNOWN_LATENCY: None}.get(self.outcome, False)
@@ -74,7 +92,9 @@ class Decision:
     def steered_endpoint(self) -> str | None:
         """The endpoint that the policy chooses, also where the holdout left this decision blind to carbon."""
         steered = replace(self.assignment, arm=Arm.STEERED)
-        return _decided(self.request, self.candidates, self.policy, self.now_unix_s, self.estimates, steered).endpoint
+        return _decided(
+            self.request, self.candidates, self.policy, self.now_unix_s, self.estimates, steered, self.standing
+        ).endpoint
 
     def explanation(self) -> dict[str, Any]:
         """All of it as plain data for spans, logs and `/debug`; see `heliotrope.decide.explanation`."""
@@ -89,15 +109,18 @@ def decide(
     *,
     assignment: Assignment = UNASSIGNED,
     models: "LearnedModels | None" = None,
+    standing: Standing = UNKNOWN_STANDING,
 ) -> Decision:
     """Estimate, keep what is feasible, choose, and say why.
 
-    When no known candidate meets the latency SLO, latency alone is relaxed: the shortest TTFT is taken and marked
-    best-effort. Candidates of unknown latency come after the known ones. Region, quality and capacity stay hard.
-    A held-out request keeps to the same constraints; among what they leave it goes where the scorers send it.
+    The limits of the fleet (a region's largest share, power headroom) yield where they leave no plan that keeps the
+    latency SLO; `relaxed` names them. When no known candidate meets it, latency alone is relaxed: the shortest TTFT is
+    taken and marked best-effort. Candidates of unknown latency come after the known ones. Region, quality and capacity
+    stay hard. A held-out request keeps to the same constraints; among what they leave it goes where the scorers send
+    it.
     """
     estimates = estimate(request, candidates, policy, now_unix_s, models)
-    return _decided(request, candidates, policy, now_unix_s, estimates, assignment)
+    return _decided(request, candidates, policy, now_unix_s, estimates, assignment, standing)
 
 
 def _decided(
@@ -107,22 +130,23 @@ def _decided(
     now_unix_s: float,
     estimates: Estimates,
     assignment: Assignment,
+    standing: Standing,
 ) -> Decision:
-    checked = feasibility(request, candidates, estimates, policy)
-    losses = list(checked.losses)
-    eligible, outcome = _eligible(checked)
+    checked = feasibility(request, candidates, estimates, policy, standing)
+    eligible, outcome, relaxed = _eligible(checked)
+    codes = checked.codes(relaxed)
+    risks = risk(request, candidates, standing) if Term.RISK in terms_in_use(policy) else None
     winner: int | None = None
     decided_by, dropped = "constraints", {}
     if outcome is Outcome.BEST_EFFORT:
         winner = int(np.argmin(np.where(eligible, estimates.ttft_seconds, np.inf)))
         decided_by = "shortest TTFT"
     elif outcome is not Outcome.NOTHING_FEASIBLE:
-        choice = _chosen(request, candidates, policy, now_unix_s, estimates, eligible, assignment.arm)
+        choice = _chosen(request, candidates, policy, now_unix_s, estimates, risks, eligible, assignment.arm, standing)
         winner, decided_by, dropped = choice.winner, choice.decided_by, dict(choice.dropped_terms)
-        for row, loss in choice.losses.items():
-            losses[row] = loss
+        codes[choice.rows] = choice.codes
     if winner is not None:
-        losses[winner] = None
+        codes[winner] = CHOSEN
     return Decision(
         request=request,
         candidates=candidates,
@@ -132,9 +156,12 @@ def _decided(
         outcome=outcome,
         winner=winner,
         decided_by=decided_by,
-        losses=tuple(losses),
+        loss_codes=codes,
         dropped_terms=dropped,
         assignment=assignment,
+        relaxed=relaxed,
+        risk=risks,
+        standing=standing,
     )
 
 
@@ -144,14 +171,16 @@ def _chosen(
     policy: DecisionPolicy,
     now_unix_s: float,
     estimates: Estimates,
+    risks: FloatColumn | None,
     eligible: BoolColumn,
     arm: Arm,
+    standing: Standing,
 ) -> Choice:
-    tie_break = crc32(request.request_id.encode(errors="surrogatepass"))
+    seed = seed_of(request.request_id, standing.draw_seed)
     if arm is Arm.HOLDOUT:
-        return choose_blind(candidates, eligible, tie_break)
-    unusable = carbon_unusable(candidates, eligible, now_unix_s)
-    return choose(candidates, estimates, eligible, policy, unusable, tie_break)
+        return choose_blind(candidates, eligible, seed)
+    unusable = carbon_unusable(candidates, eligible, now_unix_s) if Term.CARBON in terms_in_use(policy) else None
+    return choose(request, candidates, estimates, risks, eligible, policy, unusable, seed)
 
 
 def carbon_unusable(candidates: Candidates, eligible: BoolColumn, now_unix_s: float) -> str | None:
@@ -161,11 +190,14 @@ def carbon_unusable(candidates: Candidates, eligible: BoolColumn, now_unix_s: fl
     or lifecycle and direct values are never compared.
     """
     kinds = set()
-    for i in np.flatnonzero(eligible):
-        name = candidates.regions[i]
+    names: list[str | None] = [*candidates.region_names, None]
+    present = np.bincount(candidates.region_codes[eligible] % len(names))  # -1, the unknown region, comes last
+    for code in np.flatnonzero(present).tolist():
+        name = names[code]
         view = candidates.region_views.get(name) if name is not None else None
         if view is None:
-            return f"{candidates.endpoints[i]} is in no known region"
+            row = np.flatnonzero(eligible & (candidates.region_codes % len(names) == code))[0]
+            return f"{candidates.endpoints[row]} is in no known region"
         freshness = view.signal.freshness(now_unix_s)
         reading = view.signal.reading
         if freshness is not Freshness.FRESH or reading is None:
@@ -176,13 +208,18 @@ def carbon_unusable(candidates: Candidates, eligible: BoolColumn, now_unix_s: fl
     return None
 
 
-def _eligible(checked: Feasibility) -> tuple[BoolColumn, Outcome]:
-    within = checked.allowed & checked.meets_slo
-    if within.any():
-        return within, Outcome.WITHIN_SLO
-    known = checked.allowed & checked.latency_known
-    if known.any():
-        return known, Outcome.BEST_EFFORT
-    if checked.allowed.any():
-        return checked.allowed, Outcome.UNKNOWN_LATENCY
-    return checked.allowed, Outcome.NOTHING_FEASIBLE
+def _eligible(checked: Feasibility) -> tuple[BoolColumn, Outcome, tuple[Limit, ...]]:
+    """What may be chosen, how well it keeps the promise, and the limits that gave way for it."""
+    limits = relaxations(checked)
+    for outcome, good in (
+        (Outcome.WITHIN_SLO, checked.allowed & checked.meets_slo),
+        (Outcome.BEST_EFFORT, checked.allowed & checked.latency_known),
+        (Outcome.UNKNOWN_LATENCY, checked.allowed),
+    ):
+        if not good.any():
+            continue
+        for limit, relaxed in limits:
+            within = good if limit is None else good & limit
+            if within.any():
+                return within, outcome, relaxed
+    return checked.allowed, Outcome.NOTHING_FEASIBLE, ()

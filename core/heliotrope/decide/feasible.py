@@ -1,63 +1,82 @@
-"""Which plans may be chosen at all (equation 7), and why the others may not."""
+"""Which plans may be chosen at all (equation 7), and why the others may not.
+
+Three kinds of constraints. Region, quality and KV capacity are never relaxed. A region's largest share and power
+headroom are limits of the fleet: they yield, power first, where they leave no plan that keeps the latency promise. The
+promise itself is relaxed last, and then alone: limits hold again for what is left, as far as they leave anything.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from heliotrope.decide.candidates import BoolColumn, Candidates
+from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
 from heliotrope.decide.estimate import Estimates
+from heliotrope.decide.losses import CODE, LossCodes
+from heliotrope.decide.losses import INFEASIBLE as INFEASIBLE
+from heliotrope.decide.losses import Loss as Loss
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
+from heliotrope.decide.shares import regions_at_limit
+from heliotrope.decide.standing import UNKNOWN_STANDING, Standing, enough_power
 
 
-class Loss(StrEnum):
-    """Why a candidate was not chosen."""
+class Limit(StrEnum):
+    """A limit of the fleet, which yields to the latency promise."""
 
-    REGION = "region not allowed"
-    QUALITY = "quality below the floor"
-    CAPACITY = "request does not fit its KV cache"
-    TTFT = "TTFT above the SLO"
-    TPOT = "TPOT above the SLO"
-    QUEUE = "would delay those that wait there beyond the TTFT SLO"
-    UNKNOWN = "latency unknown while others are known"
-    DOMINATED = "dominated by another plan"
-    CARBON = "more carbon"
-    ENERGY = "more energy"
-    COST = "more cost"
-    LATENCY = "slower"
-    SCORE = "lower score"
-    TIE = "equal, another was drawn"
-    SESSION = "the session stays where its KV cache is"
-
-
-INFEASIBLE = frozenset({Loss.REGION, Loss.QUALITY, Loss.CAPACITY, Loss.UNKNOWN, Loss.TTFT, Loss.TPOT, Loss.QUEUE})
-"""Those that are no comparison with another candidate."""
+    SHARE = "largest region share"
+    POWER = "power headroom"
 
 
 @dataclass(frozen=True, slots=True)
 class Feasibility:
-    """Columns of the hard constraints and of latency, apart."""
+    """Columns of the constraints, apart."""
 
     allowed: BoolColumn
     """Region, quality and capacity hold; these are never relaxed."""
+    in_share: BoolColumn | None
+    """The region has not reached its largest share; None: every one is within it. So for power."""
+    in_power: BoolColumn | None
     latency_known: BoolColumn
     meets_slo: BoolColumn
     """Latency is known and within the SLO with the policy's certainty."""
-    losses: tuple[Loss | None, ...]
-    """The first constraint that each candidate breaks, None where none."""
+    in_region: BoolColumn
+    good: BoolColumn
+    kv_fits: BoolColumn
+    ttft_ok: BoolColumn
+    tpot_ok: BoolColumn
+
+    def codes(self, relaxed: tuple[Limit, ...] = ()) -> LossCodes:
+        """The first constraint that each candidate breaks, limits that were relaxed left out."""
+        codes = np.zeros(len(self.allowed), dtype=np.int8)
+        # Later ones overwrite, so the first in order comes last.
+        codes[~self.meets_slo] = CODE[Loss.QUEUE]
+        codes[~self.tpot_ok] = CODE[Loss.TPOT]
+        codes[~self.ttft_ok] = CODE[Loss.TTFT]
+        codes[~self.latency_known] = CODE[Loss.UNKNOWN]
+        if self.in_power is not None and Limit.POWER not in relaxed:
+            codes[~self.in_power] = CODE[Loss.POWER]
+        if self.in_share is not None and Limit.SHARE not in relaxed:
+            codes[~self.in_share] = CODE[Loss.SHARE]
+        codes[~self.kv_fits] = CODE[Loss.CAPACITY]
+        codes[~self.good] = CODE[Loss.QUALITY]
+        codes[~self.in_region] = CODE[Loss.REGION]
+        return codes
 
 
 def feasibility(
-    request: RequestProfile, candidates: Candidates, estimates: Estimates, policy: DecisionPolicy
+    request: RequestProfile,
+    candidates: Candidates,
+    estimates: Estimates,
+    policy: DecisionPolicy,
+    standing: Standing = UNKNOWN_STANDING,
 ) -> Feasibility:
     """Check each candidate against the policy. An unknown region or quality fails an allow-list or a floor."""
     n = len(candidates)
     in_region = np.ones(n, dtype=np.bool_)
-    if policy.allowed_regions is not None:
-        in_region = np.array(
-            [r is not None and r in policy.allowed_regions for r in candidates.regions], dtype=np.bool_
-        )
+    allowed_regions = policy.allowed_regions
+    if allowed_regions is not None:
+        in_region = _by_region(candidates, [name in allowed_regions for name in candidates.region_names], unknown=False)
     good = np.ones(n, dtype=np.bool_)
     if policy.quality_floor is not None:
         good = candidates.quality >= policy.quality_floor  # NaN compares false
@@ -65,37 +84,51 @@ def feasibility(
     ttft_ok = _within(estimates.ttft_seconds, estimates.ttft_relative_error, policy, ttft_slo_seconds(request, policy))
     tpot_ok = _within(estimates.tpot_seconds, estimates.tpot_relative_error, policy, tpot_slo_seconds(request, policy))
     queue_ok = _within(estimates.queue_ttft_seconds, estimates.ttft_relative_error, policy, policy.ttft_slo_seconds)
-    losses = tuple(
-        Loss.REGION
-        if not in_region[i]
-        else Loss.QUALITY
-        if not good[i]
-        else Loss.CAPACITY
-        if not estimates.kv_fits[i]
-        else Loss.UNKNOWN
-        if not known[i]
-        else Loss.TTFT
-        if not ttft_ok[i]
-        else Loss.TPOT
-        if not tpot_ok[i]
-        else Loss.QUEUE
-        if not queue_ok[i]
-        else None
-        for i in range(n)
-    )
+    power = policy.power
     return Feasibility(
         allowed=in_region & good & estimates.kv_fits,
+        in_share=_in_share(candidates, policy, standing),
+        in_power=None
+        if power is None
+        else enough_power(candidates, standing, power.least_watts, avoid_throttled=power.avoid_throttled),
         latency_known=known,
         meets_slo=known & ttft_ok & tpot_ok & queue_ok,
-        losses=losses,
+        in_region=in_region,
+        good=good,
+        kv_fits=estimates.kv_fits,
+        ttft_ok=ttft_ok,
+        tpot_ok=tpot_ok,
     )
+
+
+def relaxations(checked: Feasibility) -> list[tuple[BoolColumn | None, tuple[Limit, ...]]]:
+    """The limits to try in turn, each a column (None: no limit) with what it gives up."""
+    share, power = checked.in_share, checked.in_power
+    if share is None and power is None:
+        return [(None, ())]
+    if power is None:
+        return [(share, ()), (None, (Limit.SHARE,))]
+    if share is None:
+        return [(power, ()), (None, (Limit.POWER,))]
+    return [(share & power, ()), (share, (Limit.POWER,)), (None, (Limit.POWER, Limit.SHARE))]
+
+
+def _in_share(candidates: Candidates, policy: DecisionPolicy, standing: Standing) -> BoolColumn | None:
+    full = regions_at_limit(standing.region_counts, policy.largest_region_share)
+    if not full:
+        return None
+    column = _by_region(candidates, [name not in full for name in candidates.region_names], unknown=None not in full)
+    return None if column.all() else column
+
+
+def _by_region(candidates: Candidates, values: list[bool], *, unknown: bool) -> BoolColumn:
+    # Code -1, of an unknown region, takes the last one.
+    column: BoolColumn = np.array([*values, unknown], dtype=np.bool_)[candidates.region_codes]
+    return column
 
 
 def _within(
-    seconds: np.ndarray[tuple[int], np.dtype[np.float64]],
-    relative_error: np.ndarray[tuple[int], np.dtype[np.float64]],
-    policy: DecisionPolicy,
-    slo_seconds: float | None,
+    seconds: FloatColumn, relative_error: FloatColumn, policy: DecisionPolicy, slo_seconds: float | None
 ) -> BoolColumn:
     if slo_seconds is None:
         return np.isfinite(seconds)

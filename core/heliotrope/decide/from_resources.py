@@ -2,31 +2,49 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import blake2b
 
 from heliotrope.api.v1alpha1 import CarbonPolicy, WorkloadVariant
+from heliotrope.api.v1alpha1 import objective as api
 from heliotrope.api.v1alpha1.common import Enforcement
+from heliotrope.api.v1alpha1.controls import DemandResponse
 from heliotrope.api.v1alpha1.engine import Engine
-from heliotrope.api.v1alpha1.objective import Tolerances, Weights
+from heliotrope.api.v1alpha1.objective import KvAction as ApiKvAction
+from heliotrope.api.v1alpha1.objective import KvActions, SessionGate, Slo, Tolerances, Weights
+from heliotrope.api.v1alpha1.requests import Overrides, RequestClass
+from heliotrope.cache.action import KvAction
+from heliotrope.cache.rules import KvRules
+from heliotrope.cache.session_rules import SessionMode, SessionRules
 from heliotrope.decide.candidates import Embodied, Hardware
-from heliotrope.decide.policy import DecisionPolicy, Objective, Term
+from heliotrope.decide.policy import (
+    Comparison,
+    DecisionPolicy,
+    DemandEvent,
+    Objective,
+    Overridable,
+    Override,
+    PowerLimit,
+    ServiceClass,
+    Term,
+)
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import UnknownProfileError
 
 
 def decision_policy(policy: CarbonPolicy) -> DecisionPolicy:
-    """The settings of a CarbonPolicy that a single decision follows; its name is `namespace/name`.
-
-    The weight of risk has no counterpart: no estimate of risk exists.
-    """
-    spec, objective = policy.spec, policy.spec.objective
-    regions = spec.placement.allowed_regions
+    """The settings of a CarbonPolicy that single decisions follow; its name is `namespace/name`."""
+    spec, response = policy.spec, policy.spec.demand_response
+    regions, headroom = spec.placement.allowed_regions, spec.power_headroom
+    comparison = _comparison(spec.objective)
     return DecisionPolicy(
         name=f"{policy.metadata.namespace or 'default'}/{policy.metadata.name}",
-        objective=Objective(objective.mode.value),
-        order=tuple(Term(term.value) for term in objective.order),
-        tolerances=_tolerances(objective.tolerances_percent),
-        weights=_weights(objective.weights),
-        soft_weight=objective.soft_multiplier_weight,
+        objective=comparison.objective,
+        order=comparison.order,
+        tolerances=comparison.tolerances,
+        weights=comparison.weights,
+        soft_weight=comparison.soft_weight,
+        score_tolerance=comparison.score_tolerance,
+        choices=comparison.choices,
         ttft_slo_seconds=spec.slo.ttft.total_seconds(),
         tpot_slo_seconds=spec.slo.tpot.total_seconds(),
         quality_floor=spec.quality_floor,
@@ -36,6 +54,79 @@ def decision_policy(policy: CarbonPolicy) -> DecisionPolicy:
         enforce=spec.enforcement is Enforcement.ENFORCE,
         holdout_percent=spec.holdout_percent,
         holdout_seed=spec.holdout_seed,
+        kv=_kv_rules(spec.kv_actions),
+        sessions=_sessions(spec.placement.session_gate),
+        largest_region_share=spec.placement.largest_region_share_percent / 100.0,
+        power=None
+        if headroom is None
+        else PowerLimit(least_watts=float(headroom.least_watts), avoid_throttled=headroom.avoid_throttled),
+        classes=tuple(_service_class(each) for each in spec.classes),
+        events=() if response is None else _events(response),
+        event_comparison=None if response is None else _event_comparison(response, comparison),
+        overrides=_overridable(spec.overrides),
+        revision=revision(policy),
+    )
+
+
+def revision(policy: CarbonPolicy) -> str:
+    """Tells versions of a policy apart: its generation, or a digest of its spec where files give it none."""
+    if policy.metadata.generation is not None:
+        return f"generation {policy.metadata.generation}"
+    text = policy.spec.model_dump_json(by_alias=True, exclude_none=True)
+    return f"digest {blake2b(text.encode(), digest_size=6).hexdigest()}"
+
+
+def _comparison(objective: api.Objective) -> Comparison:
+    return Comparison(
+        objective=Objective(objective.mode.value),
+        order=tuple(Term(term.value) for term in objective.order),
+        tolerances=_tolerances(objective.tolerances_percent),
+        weights=_weights(objective.weights),
+        soft_weight=objective.soft_multiplier_weight,
+        score_tolerance=objective.score_tolerance_percent / 100.0,
+        choices=objective.choices,
+    )
+
+
+def _service_class(each: RequestClass) -> ServiceClass:
+    slo: Slo | None = each.slo
+    return ServiceClass(
+        name=each.name,
+        inference_objectives=frozenset(each.inference_objectives),
+        lowest_priority=each.min_priority,
+        highest_priority=each.max_priority,
+        ttft_slo_seconds=None if slo is None else slo.ttft.total_seconds(),
+        tpot_slo_seconds=None if slo is None else slo.tpot.total_seconds(),
+        comparison=None if each.objective is None else _comparison(each.objective),
+        answers_demand=each.answers_demand,
+    )
+
+
+def _events(response: DemandResponse) -> tuple[DemandEvent, ...]:
+    """Planned events, from the start of their ramp, as power has to be down when they begin."""
+    ramp_seconds = response.ramp_in.total_seconds()
+    events = (
+        DemandEvent(event.name, event.start.timestamp() - ramp_seconds, event.end.timestamp())
+        for event in response.events or ()
+    )
+    return tuple(sorted(events, key=lambda event: (event.start_unix_s, event.name)))
+
+
+def _event_comparison(response: DemandResponse, usual: Comparison) -> Comparison | None:
+    if response.objective is not None:
+        return _comparison(response.objective)
+    if response.weights is not None:
+        return replace(usual, objective=Objective.WEIGHTED, weights=_weights(response.weights))
+    return None
+
+
+def _overridable(overrides: Overrides) -> Overridable:
+    return Overridable(
+        allowed=frozenset(Override(each.value.lower()) for each in overrides.allowed),
+        shortest_ttft_seconds=overrides.shortest_ttft.total_seconds(),
+        longest_ttft_seconds=overrides.longest_ttft.total_seconds(),
+        shortest_tpot_seconds=overrides.shortest_tpot.total_seconds(),
+        longest_tpot_seconds=overrides.longest_tpot.total_seconds(),
     )
 
 
@@ -103,12 +194,27 @@ def hardware(variant: WorkloadVariant) -> Hardware:
     )
 
 
+def _sessions(gate: SessionGate) -> SessionRules:
+    return SessionRules(SessionMode(gate.mode.value), gate.forget_after.total_seconds())
+
+
+def _kv_rules(actions: KvActions) -> KvRules:
+    """`Retain` is no plan of a request: without it nothing is held between turns."""
+    retains = ApiKvAction.RETAIN in actions.allowed
+    return KvRules(
+        allowed=frozenset(KvAction(action.value) for action in actions.allowed if action is not ApiKvAction.RETAIN),
+        memory_pressure_joules=actions.memory_pressure_weight,
+        longest_retention_seconds=actions.longest_retention.total_seconds() if retains else 0.0,
+    )
+
+
 def _tolerances(percent: Tolerances) -> Mapping[Term, float]:
     return {
         Term.CARBON: percent.carbon / 100.0,
         Term.ENERGY: percent.energy / 100.0,
         Term.COST: percent.cost / 100.0,
         Term.LATENCY: percent.latency / 100.0,
+        Term.RISK: percent.risk / 100.0,
     }
 
 
@@ -118,4 +224,5 @@ def _weights(weights: Weights) -> Mapping[Term, float]:
         Term.ENERGY: weights.energy,
         Term.COST: weights.cost,
         Term.LATENCY: weights.latency,
+        Term.RISK: weights.risk,
     }

@@ -17,7 +17,7 @@ from heliotrope.cache.sessions import SessionView
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import Candidates
 from heliotrope.decide.decision import Decision
-from heliotrope.decide.feasible import INFEASIBLE, Loss
+from heliotrope.decide.losses import CHOSEN, CODE, INFEASIBLE, Loss
 from heliotrope.decide.policy import Term
 from heliotrope.decide.verdict import Because, Movement, SessionVerdict
 from heliotrope.predict.features import HARDWARE_FEATURES, column_of
@@ -57,9 +57,9 @@ def with_session(decision: Decision, session: SessionView | None, gate: Gate, id
     verdict = _judged(decision, session, gate, row, home, verdict)
     if verdict.movement is not Movement.KEPT:
         return replace(decision, session=verdict)
-    losses = list(decision.losses)
-    losses[decision.winner], losses[home] = Loss.SESSION, None
-    return replace(decision, winner=home, decided_by="session", losses=tuple(losses), session=verdict)
+    codes = decision.loss_codes.copy()
+    codes[decision.winner], codes[home] = CODE[Loss.SESSION], CHOSEN
+    return replace(decision, winner=home, decided_by="session", loss_codes=codes, session=verdict)
 
 
 def _judged(
@@ -141,4 +141,4 @@ def _best_feasible(decision: Decision, first: int) -> int | None:
 
 
 def _feasible(decision: Decision, row: int) -> bool:
-    return decision.losses[row] not in INFEASIBLE
+    return decision.loss(row) not in INFEASIBLE

@@ -25,6 +25,7 @@ from heliotrope.api.v1alpha1.common import (
 )
 from heliotrope.api.v1alpha1.controls import Autoscaling, Deferral, DemandResponse, Power
 from heliotrope.api.v1alpha1.objective import AccountingBoundary, KvActions, Objective, Placement, Slo
+from heliotrope.api.v1alpha1.requests import Overrides, PowerHeadroom, RequestClass
 
 POLICY_LABEL = "gateway.networking.k8s.io/policy"
 CONTROLLER_NAME = "heliotrope.io/operator"
@@ -70,6 +71,8 @@ class CarbonPolicySpec(Struct):
     quality_floor: Fraction | None = None
     """Least quality of an answer, from 0 to 1 as a decimal string, on the scale of `WorkloadVariant.spec.quality`; a
     variant of unknown quality is then out. Absent: no floor."""
+    power_headroom: PowerHeadroom | None = None
+    """Power that an endpoint must have left while another one keeps the SLO; absent: power is no constraint."""
     accounting_boundary: AccountingBoundary = AccountingBoundary()
     """What counts beside operational emissions."""
     placement: Placement = Placement()
@@ -81,7 +84,8 @@ class CarbonPolicySpec(Struct):
     power: Power | None = None
     """Sets clocks and watts; absent: they are left alone. Needs the namespace label `heliotrope.io/allow-power`."""
     demand_response: DemandResponse | None = None
-    """Answers the grid's requests to draw less; absent: it does not. Needs `power` or `autoscaling` to act."""
+    """Answers the grid's requests to draw less; absent: it does not. Needs `power`, `autoscaling`, or weights or an
+    objective of its own."""
     deferral: Deferral | None = None
     """Moves opted-in Jobs to cleaner hours; absent: Jobs start as they come."""
     holdout_percent: Annotated[int, Field(ge=0, le=50)] = 0
@@ -92,16 +96,23 @@ class CarbonPolicySpec(Struct):
     enforcement: Enforcement = Enforcement.ADVISE
     """`Advise` computes, reports and traces everything and changes nothing; `Enforce` acts. The default is Advise, so
     that a policy shows what it would do before it does it."""
-    per_request_overrides: bool = False
-    """Lets requests change weights and placement by header."""
+    classes: Annotated[tuple[RequestClass, ...], Field(max_length=8), ListMap("name")] = ()
+    """Classes of requests with promises and objectives of their own; the first that a request belongs to holds."""
+    overrides: Overrides = Overrides()
+    """What a request may change by header."""
 
     @rule(
-        "!has(self.demandResponse) || has(self.power) || has(self.autoscaling)",
-        "demandResponse needs power or autoscaling, or there is nothing to reduce power with",
+        "!has(self.demandResponse) || has(self.power) || has(self.autoscaling) || has(self.demandResponse.weights) || "
+        "has(self.demandResponse.objective)",
+        "demandResponse needs power, autoscaling, or weights or an objective of its own, or there is nothing to "
+        "respond with",
         field="demandResponse",
     )
     def _can_respond(self) -> bool:
-        return self.demand_response is None or self.power is not None or self.autoscaling is not None
+        response = self.demand_response
+        if response is None or self.power is not None or self.autoscaling is not None:
+            return True
+        return response.weights is not None or response.objective is not None
 
 
 class AncestorRef(Struct):

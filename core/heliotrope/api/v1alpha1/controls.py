@@ -10,7 +10,7 @@ from heliotrope.api.lists import ListMap, ListSet
 from heliotrope.api.scalars import DurationString, Time
 from heliotrope.api.struct import Struct, rule
 from heliotrope.api.v1alpha1.common import LongDuration, Percent, Replicas, SecretKeyRef, Text, Url
-from heliotrope.api.v1alpha1.objective import Weights
+from heliotrope.api.v1alpha1.objective import Objective, Weights
 
 LoopDuration = Annotated[timedelta, DurationString("1s", "1h")]
 SharePercent = Annotated[int, Field(ge=1, le=100)]
@@ -229,7 +229,10 @@ class DemandResponse(Struct):
     ramp_out: LongDuration = timedelta(minutes=10)
     """Time over which power comes back after the end, from 0s to 720h."""
     weights: Weights | None = None
-    """Weights that replace those of the objective during an event; absent: the objective stays."""
+    """Weights by which plans are compared during an event, as in mode `Weighted`; absent: `objective`, or what holds
+    anyway."""
+    objective: Objective | None = None
+    """Objective that holds during an event; absent: `weights`, or what holds anyway."""
 
     @rule(
         "[has(self.events), has(self.prometheus), has(self.http)].exists_one(x, x)",
@@ -237,6 +240,19 @@ class DemandResponse(Struct):
     )
     def _exactly_one(self) -> bool:
         return sum(each is not None for each in (self.events, self.prometheus, self.http)) == 1
+
+    @rule("!has(self.weights) || !has(self.objective)", "set weights or objective, not both", field="objective")
+    def _one_objective(self) -> bool:
+        return self.weights is None or self.objective is None
+
+    @rule(
+        "!has(self.weights) || double(self.weights.latency) + double(self.weights.energy) + "
+        "double(self.weights.carbon) + double(self.weights.cost) + double(self.weights.risk) > 0.0",
+        "at least one weight must be above 0",
+        field="weights",
+    )
+    def _weights_weigh(self) -> bool:
+        return self.weights is None or self.weights.total > 0
 
 
 class Deferral(Struct):

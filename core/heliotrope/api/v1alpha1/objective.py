@@ -30,6 +30,7 @@ class Term(StrEnum):
     ENERGY = "energy"
     COST = "cost"
     LATENCY = "latency"
+    RISK = "risk"
 
 
 class Tolerances(Struct):
@@ -43,6 +44,8 @@ class Tolerances(Struct):
     """Tolerance in money, in percent of the least."""
     latency: Percent = 0
     """Tolerance in predicted latency, in percent of the least."""
+    risk: Percent = 5
+    """Tolerance in risk, in percentage points above the least, as risk is a share already."""
 
 
 class Weights(Struct):
@@ -71,7 +74,7 @@ class Objective(Struct):
     mode: ObjectiveMode = ObjectiveMode.LEXICOGRAPHIC
     """`Lexicographic` compares term after term; `Weighted` adds weighted terms; `SoftMultiplier` scales the picker's
     own scores down by relative carbon."""
-    order: Annotated[tuple[Term, ...], Field(min_length=1, max_length=4)] = (
+    order: Annotated[tuple[Term, ...], Field(min_length=1, max_length=5)] = (
         Term.CARBON,
         Term.ENERGY,
         Term.COST,
@@ -84,6 +87,11 @@ class Objective(Struct):
     """Weights for `Weighted`."""
     soft_multiplier_weight: Annotated[float, DecimalString(maximum=10)] = 1.0
     """Strength of `SoftMultiplier` from 0 (carbon does not count) to 10, a decimal string."""
+    score_tolerance_percent: Percent = 2
+    """Weighted sums or scaled scores this close to the best tie, in percent of it."""
+    choices: Annotated[int, Field(ge=0, le=64)] = 2
+    """How many of the plans that tie in all but latency and score are drawn before these decide, so that pickers with
+    the same old view do not all send to one endpoint; 0: none is drawn, all are compared."""
 
     @rule("self.order.all(t, self.order.exists_one(u, u == t))", "order must name each term once", field="order")
     def _terms_once(self) -> bool:
@@ -158,7 +166,8 @@ class Placement(Struct):
     solver_deadline: WindowDuration = timedelta(milliseconds=250)
     """Time after which a solver's best solution so far is taken, or `Greedy` if there is none; from 1ms to 10s."""
     largest_region_share_percent: Annotated[int, Field(ge=1, le=100)] = 100
-    """Largest share of the policy's requests that one region may get, in percent."""
+    """Largest share of the policy's recent requests that one region may get, in percent. It yields where only that
+    region keeps the SLO."""
     allowed_regions: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64), ListSet()] | None = None
     """Names of the RegionProfiles where requests may be served (data residency); an endpoint of unknown region is then
     out. Absent: everywhere."""

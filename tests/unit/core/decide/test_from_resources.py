@@ -1,6 +1,7 @@
 """Resources in the units of decisions."""
 
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,15 @@ from heliotrope.api.documents import parse
 from heliotrope.api.v1alpha1 import CarbonPolicy, WorkloadVariant
 from heliotrope.decide.candidates import Embodied
 from heliotrope.decide.from_resources import decision_policy, embodied, engine_model
-from heliotrope.decide.policy import DecisionPolicy, Objective, Term
+from heliotrope.decide.policy import (
+    DecisionPolicy,
+    DemandEvent,
+    Objective,
+    Overridable,
+    Override,
+    PowerLimit,
+    Term,
+)
 from heliotrope.engine import profiles
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import UnknownProfileError
@@ -43,7 +52,9 @@ def test_a_policy_that_only_promises_latency() -> None:
         Objective.LEXICOGRAPHIC,
         (Term.CARBON, Term.ENERGY, Term.COST, Term.LATENCY),
     )
-    assert made.tolerances == {Term.CARBON: 0.05, Term.ENERGY: 0.05, Term.COST: 0.05, Term.LATENCY: 0.0}
+    assert made.tolerances == {Term.CARBON: 0.05, Term.ENERGY: 0.05, Term.COST: 0.05, Term.LATENCY: 0.0} | {
+        Term.RISK: 0.05
+    }
     assert (made.quality_floor, made.allowed_regions) == (None, None)
     assert (made.include_embodied, made.include_water) == (False, False)
     assert made.enforce is False  # Advise is the default
@@ -54,7 +65,7 @@ def test_every_setting_arrives() -> None:
         objective={
             "mode": "Weighted",
             "order": ["energy", "carbon"],
-            "tolerancesPercent": {"carbon": 1, "energy": 2, "cost": 3, "latency": 4},
+            "tolerancesPercent": {"carbon": 1, "energy": 2, "cost": 3, "latency": 4, "risk": 5},
             "weights": {"latency": "1", "energy": "2", "carbon": "3", "cost": "4", "risk": "9"},
             "softMultiplierWeight": "2.5",
         },
@@ -67,8 +78,10 @@ def test_every_setting_arrives() -> None:
     )
 
     assert (made.objective, made.order) == (Objective.WEIGHTED, (Term.ENERGY, Term.CARBON))
-    assert made.tolerances == {Term.CARBON: 0.01, Term.ENERGY: 0.02, Term.COST: 0.03, Term.LATENCY: 0.04}
-    assert made.weights == {Term.LATENCY: 1.0, Term.ENERGY: 2.0, Term.CARBON: 3.0, Term.COST: 4.0}
+    assert made.tolerances == {Term.CARBON: 0.01, Term.ENERGY: 0.02, Term.COST: 0.03, Term.LATENCY: 0.04} | {
+        Term.RISK: 0.05
+    }
+    assert made.weights == {Term.LATENCY: 1.0, Term.ENERGY: 2.0, Term.CARBON: 3.0, Term.COST: 4.0} | {Term.RISK: 9.0}
     assert made.soft_weight == 2.5
     assert (made.quality_floor, made.allowed_regions) == (0.6, frozenset({"spain", "norway"}))
     assert (made.include_embodied, made.include_water, made.enforce) == (True, True, True)
@@ -132,3 +145,74 @@ def test_what_a_variant_does_not_state_is_unknown() -> None:
     assert engine_model(variant(document), {}) is None
     assert embodied(variant(document)) is None
     assert embodied(variant(workload_variant())) == Embodied(310_000.0, 43_800 * 3600.0)
+
+
+EVENTS = [{"name": "evening", "start": "2026-01-15T17:00:00Z", "end": "2026-01-15T19:00:00Z"}]
+START = datetime(2026, 1, 15, 17, tzinfo=UTC).timestamp()
+
+
+def test_classes_and_overrides_arrive_in_seconds() -> None:
+    made = policy(
+        classes=[
+            {
+                "name": "batch",
+                "inferenceObjectives": ["nightly"],
+                "maxPriority": -1,
+                "slo": {"ttft": "30s", "tpot": "500ms"},
+                "objective": {"order": ["energy"], "choices": 0},
+            },
+            {"name": "chat", "minPriority": 10, "answersDemand": False},
+        ],
+        overrides={"allowed": ["Regions"], "shortestTtft": "100ms", "longestTpot": "1s"},
+        powerHeadroom={"leastWatts": 40},
+        placement={"largestRegionSharePercent": 60},
+        objective={"scoreTolerancePercent": 7, "choices": 5},
+    )
+    batch, chat = made.classes
+    assert (batch.name, batch.inference_objectives) == ("batch", frozenset({"nightly"}))
+    assert (batch.lowest_priority, batch.highest_priority) == (None, -1)
+    assert (batch.ttft_slo_seconds, batch.tpot_slo_seconds, batch.answers_demand) == (30.0, 0.5, True)
+    assert batch.comparison is not None
+    assert (batch.comparison.order, batch.comparison.choices) == ((Term.ENERGY,), 0)
+    assert (chat.ttft_slo_seconds, chat.comparison, chat.answers_demand) == (None, None, False)
+    assert made.overrides == Overridable(frozenset({Override.REGIONS}), 0.1, 3600.0, 0.001, 1.0)
+    assert made.power == PowerLimit(40.0, avoid_throttled=True)
+    assert (made.largest_region_share, made.score_tolerance, made.choices) == (0.6, 0.07, 5)
+
+
+def test_requests_may_change_their_promise_unless_the_policy_says_otherwise() -> None:
+    assert policy().overrides.allowed == {Override.SLO}
+    assert policy(overrides={"allowed": []}).overrides.allowed == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("answer", "objective", "weights"),
+    [
+        ({"weights": {"energy": "2"}}, Objective.WEIGHTED, 2.0),
+        ({"objective": {"mode": "SoftMultiplier"}}, Objective.SOFT_MULTIPLIER, 0.0),
+    ],
+)
+def test_an_event_is_answered_from_its_ramp_on(answer: dict[str, Any], objective: Objective, weights: float) -> None:
+    made = policy(demandResponse={"events": EVENTS, "rampIn": "5m", **answer})
+    assert made.events == (DemandEvent("evening", START - 300.0, START + 7200.0),)
+    assert made.event_comparison is not None
+    assert made.event_comparison.objective is objective
+    assert made.event_comparison.weights[Term.ENERGY] == weights
+
+
+def test_an_event_without_an_answer_of_its_own_changes_no_comparison() -> None:
+    assert policy(demandResponse={"events": EVENTS}, power={}).event_comparison is None
+
+
+def test_a_revision_tells_versions_apart() -> None:
+    assert policy(holdoutPercent=1).revision == policy(holdoutPercent=1).revision
+    assert policy(holdoutPercent=1).revision != policy(holdoutPercent=2).revision
+    document = {
+        "apiVersion": "heliotrope.io/v1alpha1",
+        "kind": "CarbonPolicy",
+        "metadata": {"name": "green", "generation": 7},
+        "spec": {"targetRefs": [{"name": "pool"}], "slo": {"ttft": "1s", "tpot": "71ms"}},
+    }
+    resource = parse(document)
+    assert isinstance(resource, CarbonPolicy)
+    assert decision_policy(resource).revision == "generation 7"

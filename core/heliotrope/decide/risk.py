@@ -1,0 +1,88 @@
+"""The risk R of equation 6: that a request fails at an endpoint, or that what was computed for it is thrown away.
+
+    R = 1 − (1 − p_fail) · (1 − p_recompute),    p_recompute = max(memory pressure, preemptions per request)
+
+p_fail is the endpoint's recent share of failed requests (`FailureCounts`). A preempted request is prefilled again, so
+preemptions per request of late estimate its chance of one; as they come only after memory has run out, the share of KV
+memory in use once this request is in adds a warning: 0 up to `PRESSURE_FROM`, 1 when it is full.
+
+Unknown is not zero: an endpoint without history is taken to be like the mean of those that have one. Where none has
+any, that part is left out; where no part is known, risk is unknown and drops out of the decision.
+"""
+
+from dataclasses import dataclass
+from math import exp
+
+import numpy as np
+
+from heliotrope.decide.candidates import Candidates, FloatColumn
+from heliotrope.decide.request import RequestProfile
+from heliotrope.decide.standing import Standing, of_rows
+
+PRESSURE_FROM = 0.9
+"""Share of KV memory from which evictions become likely."""
+TIME_CONSTANT_SECONDS = 120.0
+"""Outcomes count e^(−age / this)."""
+PRIOR_REQUESTS = 4.0
+"""Weight of the pool's rate against an endpoint's own requests, so that one failure in one request is no certainty."""
+
+
+def risk(request: RequestProfile, candidates: Candidates, standing: Standing) -> FloatColumn:
+    """R of each plan, in [0, 1]; NaN for all where nothing is known."""
+    n = len(candidates)
+    known = False
+    survives = np.ones(n)
+    failure = of_rows(standing.failure_rate, candidates)
+    if failure is not None and np.isfinite(failure).any():
+        survives *= 1.0 - np.clip(_filled(failure), 0.0, 1.0)
+        known = True
+    after = candidates.kv_tokens + candidates.waiting_tokens + request.prompt_tokens + request.expected_output_tokens
+    pressure = np.clip((after / candidates.kv_capacity_tokens - PRESSURE_FROM) / (1.0 - PRESSURE_FROM), 0.0, 1.0)
+    preemptions = of_rows(standing.preemptions_per_request, candidates)
+    recompute = pressure if preemptions is None else np.fmax(pressure, np.clip(preemptions, 0.0, 1.0))
+    if np.isfinite(recompute).any():
+        survives *= 1.0 - _filled(recompute)
+        known = True
+    result: FloatColumn = 1.0 - survives if known else np.full(n, np.nan)
+    return result
+
+
+def _filled(column: FloatColumn) -> FloatColumn:
+    """Unknown values as the mean of the known ones, of which there is at least one."""
+    finite = np.isfinite(column)
+    if finite.all():
+        return column
+    filled: FloatColumn = np.where(finite, column, column[finite].mean())
+    return filled
+
+
+@dataclass(slots=True)
+class FailureCounts:
+    """Exponentially decayed outcomes of one endpoint: two numbers, whatever the traffic."""
+
+    requests: float = 0.0
+    failures: float = 0.0
+    as_of_s: float = 0.0
+
+    def ended(self, now_s: float, failed: float) -> None:
+        """A request ended; `failed` is how far that is the endpoint's failure, in [0, 1]."""
+        self._decay(now_s)
+        self.requests += 1.0
+        self.failures += failed
+
+    def rate(self, now_s: float, prior: float) -> float:
+        """Chance that the next one fails: the endpoint's share, drawn towards `prior` while there are few requests.
+
+        NaN where there were (almost) none lately.
+        """
+        decay = exp(-max(now_s - self.as_of_s, 0.0) / TIME_CONSTANT_SECONDS)
+        requests, failures = self.requests * decay, self.failures * decay
+        if requests < 0.1:
+            return float("nan")
+        return (failures + PRIOR_REQUESTS * prior) / (requests + PRIOR_REQUESTS)
+
+    def _decay(self, now_s: float) -> None:
+        decay = exp(-max(now_s - self.as_of_s, 0.0) / TIME_CONSTANT_SECONDS)
+        self.requests *= decay
+        self.failures *= decay
+        self.as_of_s = max(now_s, self.as_of_s)
