@@ -85,6 +85,8 @@ class KvPlans:
 
 
 _NOTHING = np.zeros(0)
+_OWN = (KvAction.RECOMPUTE, KvAction.ROUTE_TO_OWNER)
+"""What an endpoint does of whose prompt it caches nothing, and something."""
 NO_PLANS = KvPlans(np.zeros(0, dtype=np.intp), (), (), _NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
@@ -147,10 +149,10 @@ def own_actions(
         last_served: the endpoint of the session's last turn; None where nobody knows or it is no candidate.
         rules: allowed actions.
     """
-    actions = [KvAction.ROUTE_TO_OWNER if tokens > 0.0 else KvAction.RECOMPUTE for tokens in cached_tokens.tolist()]
+    actions = [_OWN[tokens > 0.0] for tokens in cached_tokens.tolist()]
     if last_served is not None and actions[last_served] is KvAction.ROUTE_TO_OWNER:
         actions[last_served] = KvAction.LOCAL_HIT
-    if KvAction.LOCAL_HIT in rules.allowed and KvAction.ROUTE_TO_OWNER in rules.allowed:
+    if rules.own_caches_count:
         return tuple(actions), cached_tokens
     counted = np.array([action in rules.allowed for action in actions], dtype=np.bool_)
     tokens = np.where(counted, cached_tokens, 0.0)

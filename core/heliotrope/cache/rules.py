@@ -14,3 +14,8 @@ class KvRules:
     """λ of equation 8: charged for a transfer into a full KV memory, less in proportion when it is emptier."""
     longest_retention_seconds: float = 300.0
     """Prefixes are held no longer between turns; 0: none is held."""
+
+    @property
+    def own_caches_count(self) -> bool:
+        """Whether a decision may count on what endpoints cache themselves, whoever they served last."""
+        return KvAction.LOCAL_HIT in self.allowed and KvAction.ROUTE_TO_OWNER in self.allowed

@@ -26,16 +26,17 @@ def with_kv_plans(
     """The candidates with every KV action that is worth a plan.
 
     Args:
-        candidates: the endpoints alone, each with what it is believed to cache itself.
+        candidates: the endpoints alone, each with what it is believed to cache itself as `RouteToOwner`, or else
+            `Recompute`.
         prompt_tokens: of the request.
         rules: which actions the policy allows.
         pool: links and step models of the same endpoints; None: nothing can be fetched.
         offloaded_tokens: cached there or in a tier below; None: there are no such tiers.
         last_served: the row of the endpoint that served the session's last turn, if it is known.
     """
-    actions, counted = own_actions(candidates.cached_tokens, last_served, rules)
     own = candidates
-    if actions != candidates.kv_actions or counted is not candidates.cached_tokens:
+    if last_served is not None or not rules.own_caches_count:
+        actions, counted = own_actions(candidates.cached_tokens, last_served, rules)
         own = replace(candidates, kv_actions=actions, cached_tokens=counted)
     if pool is None:
         return own

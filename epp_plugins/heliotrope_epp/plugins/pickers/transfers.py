@@ -1,37 +1,13 @@
-"""How KV blocks can come to endpoints: read from their labels, kept between decisions."""
+"""How KV blocks can come to endpoints, kept between decisions."""
 
 from collections.abc import Sequence
 from operator import is_
 
-from heliotrope.cache.links import Links, Place, Tier
+from heliotrope.cache.links import Links
 from heliotrope.cache.plans import KvPool, kv_pool
 from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
-from heliotrope_epp.plugins.interface import Option
-
-KV_TRANSFER_LABEL = "heliotrope.io/kv-transfer"
-"""`p2p`: the endpoint pulls blocks from others when `x-kv-cache-source-host-port` names one, and lets them pull."""
-KV_OFFLOAD_LABEL = "heliotrope.io/kv-offload"
-"""`cpu` or `disk`: evicted blocks go there and come back when they are needed."""
-NODE_LABEL = "kubernetes.io/hostname"
-RACK_LABEL = "heliotrope.io/rack"
-P2P = "p2p"
-
-
-def place_of(endpoint: Endpoint, traits: Traits) -> Place:
-    """Where an endpoint runs, as far as it is known."""
-    labels = endpoint.labels
-    return Place(labels.get(NODE_LABEL) or endpoint.node_address, labels.get(RACK_LABEL), traits.region)
-
-
-def offload_tier(endpoint: Endpoint) -> Tier | None:
-    """Where it keeps evicted blocks; None: nowhere, or somewhere that is not known here."""
-    label = endpoint.labels.get(KV_OFFLOAD_LABEL)
-    return Tier(label) if label in (Tier.CPU, Tier.DISK) else None
-
-
-def takes_part(endpoint: Endpoint) -> bool:
-    """Whether blocks move between it and others."""
-    return endpoint.labels.get(KV_TRANSFER_LABEL) == P2P
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.plugins.kv_labels import offload_tier, place_of, takes_part
 
 
 class KvPoolCache:
@@ -43,11 +19,11 @@ class KvPoolCache:
         self._traits: tuple[Traits, ...] = ()
         self._pool: KvPool | None = None
 
-    def of(self, options: Sequence[Option]) -> KvPool | None:
-        """Of these options, in their order; None where nothing can be fetched by any of them."""
+    def of(self, states: Sequence[EndpointState]) -> KvPool | None:
+        """Of these endpoints, in their order; None where nothing can be fetched by any of them."""
         # Both are replaced when the resources change and never altered, so identity tells.
-        endpoints = tuple([option.state.endpoint for option in options])
-        traits = tuple([option.state.traits for option in options])
+        endpoints = tuple([state.endpoint for state in states])
+        traits = tuple([state.traits for state in states])
         if not (_same(endpoints, self._endpoints) and _same(traits, self._traits)):
             self._endpoints, self._traits = endpoints, traits
             self._pool = self._built(endpoints, traits)

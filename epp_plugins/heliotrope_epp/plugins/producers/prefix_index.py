@@ -19,7 +19,7 @@ class EndpointBlocks:
     __slots__ = ("_blocks",)
 
     def __init__(self) -> None:
-        self._blocks: dict[int, None] = {}
+        self._blocks: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -38,7 +38,11 @@ class EndpointBlocks:
                 high = middle - 1
         return low
 
-    def touch(self, chain: Sequence[int], capacity: int) -> int:
+    def used_s(self, block: int) -> float:
+        """When a block that is here was last used."""
+        return self._blocks[block]
+
+    def touch(self, chain: Sequence[int], capacity: int, now_s: float = 0.0) -> int:
         """Make the chain the newest, of which at most `capacity` blocks are kept.
 
         Returns:
@@ -47,7 +51,7 @@ class EndpointBlocks:
         blocks = self._blocks
         for block in reversed(chain[:capacity]):
             blocks.pop(block, None)
-            blocks[block] = None
+            blocks[block] = now_s
         if len(blocks) <= capacity:
             return 0
         surplus = len(blocks) - capacity + capacity // EVICTION_SHARE
@@ -64,6 +68,8 @@ class PrefixIndexStats:
     """By endpoint."""
     evicted_total: int
     """Blocks dropped because an endpoint was full."""
+    lower_blocks: int = 0
+    """In all tiers below the engines' own memory."""
 
 
 class PrefixIndex:
@@ -78,12 +84,16 @@ class PrefixIndex:
         known = self._endpoints
         return [0 if (held := known.get(key)) is None else held.leading_run(chain) for key in endpoints]
 
-    def add(self, chain: Sequence[int], endpoint: str, capacity: int) -> None:
+    def last_used_s(self, chain: Sequence[int], run: int, endpoint: str) -> float:
+        """When the last block of a leading run was used there; the blocks before it were used then or later."""
+        return self._endpoints[endpoint].used_s(chain[run - 1])
+
+    def add(self, chain: Sequence[int], endpoint: str, capacity: int, now_s: float = 0.0) -> None:
         """The endpoint now caches this chain; it holds at most `capacity` blocks."""
         held = self._endpoints.get(endpoint)
         if held is None:
             held = self._endpoints[endpoint] = EndpointBlocks()
-        self._evicted_total += held.touch(chain, capacity)
+        self._evicted_total += held.touch(chain, capacity, now_s)
 
     def forget(self, endpoint: str) -> None:
         """The endpoint is gone, or its cache is."""
