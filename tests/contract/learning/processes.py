@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from tests.unit.epp.learning.builders import energy, finished, row, truth
+from tests.unit.epp.learning.builders import energy, finished, metered_steps, row, truth
 
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.learning.learner import Learner
@@ -109,6 +109,11 @@ def requests(count: int, seed: int) -> list[FinishedRequest]:
 def feed(to: Learner, count: int, seed: int) -> None:
     for request in requests(count, seed):
         to.measured(request, energy())
+
+
+def feed_steps(to: Learner, count: int, seed: int) -> None:
+    for interval in metered_steps(count, seed, Clock().unix(), endpoint=f"pod-{seed}"):
+        to.metered(interval)
 
 
 async def until(condition: Callable[[], Any], seconds: float = 180.0) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.contract.learning.processes import TrainerProcess, feed, learner, trainer, until
+from tests.contract.learning.processes import TrainerProcess, feed, feed_steps, learner, trainer, until
 
+from heliotrope.predict.targets import Target
 from heliotrope_epp.learning.learner import Learner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -61,6 +62,23 @@ async def test_two_pickers_share_one_trainer_and_get_the_same_models(tmp_path: P
         status = await said(process, "/data/status")
         assert status["accepted"] == 400
         assert await process.end() == 0, "SIGTERM is an orderly end"
+
+
+async def test_steps_of_two_pickers_make_one_model(tmp_path: Path) -> None:
+    async with (
+        trainer(tmp_path / "state") as process,
+        learner(trainer_url=process.url) as one,
+        learner(trainer_url=process.url) as other,
+    ):
+        feed_steps(one, 200, seed=1)
+        feed_steps(other, 200, seed=2)
+        await until(lambda: Target.STEP_ENERGY in other.holder.current.targets)
+        await until(lambda: digest(one) == digest(other))
+        scores = one.holder.current.current.models[Target.STEP_ENERGY].scores
+        assert scores.mape < 0.1 < scores.analytic_mape
+        status = await said(process, "/data/status")
+        assert status["windows"]["steps"]["samples"] == 400  # type: ignore[index]
+        assert one.document()["samples"]["steps"] == 200
 
 
 async def test_a_training_that_is_killed_is_tried_again(tmp_path: Path) -> None:
