@@ -133,7 +133,7 @@ def _build(profile: ResolvedProfile, instances: Instances, context: PluginContex
     else:
         given = profile.picker.parameters
         parameters = given if isinstance(given, PickerParameters) else PickerParameters()
-        carbon_picker = CarbonPicker(parameters, context.carbon, context.random, context.models)
+        carbon_picker = CarbonPicker(parameters, context.carbon, context.random, context.models, gate=context.gate)
     return Profile(
         name=profile.name,
         filters=tuple(NamedFilter(instance.name, instances.built(instance)) for instance in profile.filters),

@@ -20,9 +20,13 @@ from heliotrope_epp.director.outcome import finished_request, routed, routed_con
 from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.outcomes.meter import RequestMeter
 from heliotrope_epp.parsers import openai
+from heliotrope_epp.parsers.openai import ParsedBody
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.pickers.chosen import chosen_row
 from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
+from heliotrope_epp.plugins.sessions.identity import Named, Scope
+from heliotrope_epp.plugins.sessions.tracker import SessionTracker, history_of
+from heliotrope_epp.plugins.sessions.turn import SessionTurn
 from heliotrope_epp.telemetry.metrics import Metrics
 from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace, Tracer
 from heliotrope_epp.transport.interface import Report, Request
@@ -61,6 +65,7 @@ class Director:
         clock: Clock,
         settings: DirectorSettings,
         tracer: Tracer | None = None,
+        sessions: SessionTracker | None = None,
     ) -> None:
         self._store = store
         self._pipeline = pipeline
@@ -71,6 +76,7 @@ class Director:
         self._clock = clock
         self._settings = settings
         self._tracer = tracer
+        self._sessions = sessions
         self._inflight = 0
         self._log = logging.getLogger(__name__)
 
@@ -115,6 +121,9 @@ class Director:
             self._output_lengths.ended(context.model, ctx.dispatch.dispatched_s, now_s, tokens, context)
             finished = finished_request(ctx, ctx.request, report, usage, self._clock.unix())
             self._meter.ended(ctx, finished)
+            if self._sessions is not None:
+                history_tokens = history_of(ctx.request, report, tokens)
+                self._sessions.ended(ctx.request, ctx.state.endpoint.key, history_tokens, report.tail)
         ctx.trace.ended(report.status, report.cause.value, report.first_s, report.ended_s, finished)
         self._metrics.finished(ctx.request, ctx.region, report, usage)
 
@@ -160,6 +169,8 @@ class Director:
         addresses = tuple(option.state.endpoint.host_port for option in result.pick.options)
         if self._dispatch(request, addresses, ctx, prefill_s):
             self._pipeline.routed(llm_request, chosen.state)
+            if self._sessions is not None:
+                self._sessions.routed(llm_request, chosen.key)
             if self._settings.learning and ctx.features is None:
                 ctx.features = chosen_row(llm_request, chosen, self._store.regions(), now_unix_s)
         self._metrics.decided(result, ctx.region, self._clock.monotonic() - started_s)
@@ -199,7 +210,14 @@ class Director:
             tpot_slo_seconds=_slo_seconds(request, TPOT_SLO_HEADERS),
             tenant=tenant,
             reasoning=body.reasoning,
+            session=self._session(request, body, tenant),
         )
+
+    def _session(self, request: Request, body: ParsedBody, tenant: str) -> SessionTurn | None:
+        if self._sessions is None:
+            return None
+        scope = Scope(tenant, body.model, body.cache_salt)
+        return self._sessions.turn(Named(request.header, body.session, body.prompt, scope))
 
     def _reject(self, request: Request, rejection: errors.Rejection, trace: RequestTrace) -> None:
         trace.refused(rejection.status, rejection.reason)

@@ -58,7 +58,7 @@ def builtin_registry() -> PluginRegistry:
         APPROX_PREFIX_CACHE_PRODUCER,
         PluginKind.PRODUCER,
         ApproxPrefixCacheParameters,
-        lambda parameters, _context: ApproxPrefixCacheProducer(parameters),
+        lambda parameters, context: ApproxPrefixCacheProducer(parameters, context.clock.monotonic),
         Stability.BETA,
     )
     return registry
@@ -126,7 +126,9 @@ def _pickers(registry: PluginRegistry) -> None:
         CARBON_PICKER,
         kind,
         PickerParameters,
-        lambda parameters, context: CarbonPicker(parameters, context.carbon, context.random, context.models),
+        lambda parameters, context: CarbonPicker(
+            parameters, context.carbon, context.random, context.models, gate=context.gate
+        ),
         beta,
         requires=(APPROX_PREFIX_CACHE_PRODUCER,),
     )

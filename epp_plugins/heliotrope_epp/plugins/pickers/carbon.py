@@ -5,12 +5,13 @@ the configuration. It turns the filtered options into columns and hands them to 
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 import numpy as np
 
 from heliotrope.cache.action import KvAction
+from heliotrope.cache.gate import OFF, Gate
 from heliotrope.cache.links import Links
 from heliotrope.decide.candidates import Candidates, FloatColumn, RegionView
 from heliotrope.decide.decision import Decision, decide
@@ -18,6 +19,7 @@ from heliotrope.decide.feasible import Loss
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.plans import with_kv_plans
 from heliotrope.decide.request import RequestProfile
+from heliotrope.decide.session import with_session
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.plugins.context import CarbonContext
 from heliotrope_epp.plugins.interface import LlmRequest, Options, Pick
@@ -44,14 +46,19 @@ class CarbonPicker:
         random: Random,
         models: Callable[[], LearnedModels | None] = lambda: None,
         links: Links | None = None,
+        gate: Gate = OFF,
     ) -> None:
-        """`models` gives the learned models of the moment; `links` say what moving KV blocks costs."""
+        """`models` gives the learned models of the moment; `links` say what moving KV blocks costs.
+
+        `gate` keeps sessions where their caches are.
+        """
         self._count = parameters.max_num_of_endpoints
         self._context = context
         self._random = random
         self._models = models
         self._fixed = FixedColumnsCache()
         self._kv_pools = KvPoolCache(links or Links())
+        self._gate = gate
 
     def evaluate(
         self,
@@ -65,15 +72,21 @@ class CarbonPicker:
         policy = self._context.policy()
         if policy is None:
             return None
+        fixed = self._fixed.of(options)
         candidates = with_kv_plans(
-            candidates_of(options, scores, self._context.regions(), self._fixed.of(options)),
+            candidates_of(options, scores, self._context.regions(), fixed),
             float(request.prompt_tokens),
             policy.kv,
             self._kv_pools.of(options.states),
+            last_served=_last_served(request, fixed.endpoints),
         )
-        return decide(
+        decision = decide(
             request_profile(request), candidates, policy, now_unix_s, assignment=assignment, models=self._models()
         )
+        session = request.session
+        if session is None:
+            return decision
+        return with_session(decision, session.view, self._gate, session.identity.source.value)
 
     def pick(
         self,
@@ -85,16 +98,26 @@ class CarbonPicker:
     ) -> Pick:
         """Choose by the policy, with fallbacks by score among the endpoints that its hard constraints allow."""
         decision = self.evaluate(request, options, scores, now_unix_s, assignment)
-        order = best_first(scores, self._random)
         if decision is None or not decision.policy.enforce:
+            order = best_first(scores, self._random)
             return Pick(tuple(options[i] for i in order[: self._count]), decision=decision)
         if decision.winner is None:
             return Pick((), _why_nothing(decision), decision)
         # A plan that fetches KV blocks stands behind the endpoints, of which it is one.
         winner = decision.candidates.endpoints.index(decision.candidates.endpoints[decision.winner])
-        fallbacks = [i for i in order if i != winner and decision.losses[i] not in NEVER]
-        chosen = (winner, *fallbacks[: self._count - 1])
+        chosen = [winner]
+        if self._count > 1:
+            losses = decision.losses
+            order = best_first(scores, self._random)
+            chosen += [i for i in order if i != winner and losses[i] not in NEVER][: self._count - 1]
         return Pick(tuple(options[i] for i in chosen), decision=decision)
+
+
+def _last_served(request: LlmRequest, endpoints: Sequence[str]) -> int | None:
+    """The row of the endpoint that served the session's last turn."""
+    view = None if request.session is None else request.session.view
+    previous = None if view is None else view.previous_endpoint
+    return endpoints.index(previous) if previous in endpoints else None
 
 
 def request_profile(request: LlmRequest) -> RequestProfile:

@@ -13,6 +13,7 @@ from heliotrope_epp.parsers.session_hints import response_id_of
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.sessions.identity import Named, Scope, identify
 from heliotrope_epp.plugins.sessions.turn import SessionTurn
+from heliotrope_epp.transport.interface import Report
 
 MAX_RESPONSES = 65_536
 """Responses whose ids are remembered; the oldest go."""
@@ -109,3 +110,17 @@ class SessionTracker:
             responses=len(self._responses),
             forgotten_responses_total=self._forgotten,
         )
+
+
+def history_of(request: LlmRequest, report: Report, output_tokens: int | None) -> int | None:
+    """Tokens that the endpoint caches of a session once a turn has ended; None if it has computed nothing.
+
+    Prompts count as the picker counts them, so that the next turn's can be compared. A prompt is cached as soon as an
+    answer begins, and the answer's own tokens once it is complete.
+    """
+    if report.status != 200 or report.first_s is None:
+        return None
+    if not report.complete:
+        return request.prompt_tokens
+    expected = request.expected_output_tokens if output_tokens is None else output_tokens
+    return request.prompt_tokens + int(max(expected, 0.0))
