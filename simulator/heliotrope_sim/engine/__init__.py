@@ -2,11 +2,16 @@
 
 from heliotrope_sim.engine.encoder import Encoder, EncoderCosts
 from heliotrope_sim.engine.images import ImageInput
+from heliotrope_sim.engine.kv_events import AllBlocksCleared, BlocksRemoved, BlocksStored, KvEvent, Medium
 from heliotrope_sim.engine.loop import Engine
 from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
 from heliotrope_sim.engine.sequence import ExternalKv, KvSource, Request, Sequence, Status
+from heliotrope_sim.engine.tiers import TierSpec
 
 __all__ = [
+    "AllBlocksCleared",
+    "BlocksRemoved",
+    "BlocksStored",
     "Counters",
     "Encoder",
     "EncoderCosts",
@@ -14,11 +19,14 @@ __all__ = [
     "ExternalCounters",
     "ExternalKv",
     "ImageInput",
+    "KvEvent",
     "KvSource",
+    "Medium",
     "Phase",
     "Request",
     "Sequence",
     "SleepLevel",
     "Status",
     "StepResult",
+    "TierSpec",
 ]

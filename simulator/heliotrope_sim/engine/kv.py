@@ -1,8 +1,10 @@
 """Paged KV memory with a prefix cache: reference-counted blocks, least recently used ones evicted first."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 
+from heliotrope_sim.engine.kv_events import AllBlocksCleared, BlocksRemoved, BlocksStored, KvEvent, Medium
 from heliotrope_sim.engine.sequence import Sequence
 
 
@@ -14,14 +16,24 @@ class KvMemory:
     the same block at the same time, the second keeps a private copy.
     """
 
-    __slots__ = ("_free", "_idle", "_references", "block_size", "capacity_blocks")
+    __slots__ = ("_evicted", "_free", "_idle", "_record", "_references", "block_size", "capacity_blocks")
 
-    def __init__(self, capacity_blocks: int, block_size: int) -> None:
+    def __init__(
+        self,
+        capacity_blocks: int,
+        block_size: int,
+        *,
+        record: Callable[[KvEvent], None] | None = None,
+        evicted: list[int] | None = None,
+    ) -> None:
+        """Record is told of every block that is cached or no longer is; evicted blocks are appended to `evicted`."""
         self.capacity_blocks = capacity_blocks
         self.block_size = block_size
         self._free = capacity_blocks
         self._references: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
+        self._record = record
+        self._evicted = evicted
 
     @property
     def used_blocks(self) -> int:
@@ -32,6 +44,10 @@ class KvMemory:
     def cached_blocks(self) -> int:
         """Blocks that the prefix cache can serve, referenced or not."""
         return len(self._references) + len(self._idle)
+
+    def content(self) -> set[int]:
+        """The hashes of the cached blocks."""
+        return self._references.keys() | self._idle.keys()
 
     def match(self, hashes: Ordered[int], limit: int) -> int:
         """How many of the leading `limit` hashes are cached."""
@@ -77,6 +93,10 @@ class KvMemory:
                 self._references[block] = 1
                 sequence.shared_blocks.append(block)
                 sequence.private_blocks -= 1
+        if self._record is not None and full > sequence.hashed_blocks:
+            # As in vLLM, what another has cached meanwhile is told again.
+            stored = tuple(hashes[sequence.hashed_blocks : full])
+            self._record(BlocksStored(stored, Medium.GPU, sequence.request, sequence.hashed_blocks))
         sequence.hashed_blocks = max(full, sequence.hashed_blocks)
 
     def release(self, sequence: Sequence) -> None:
@@ -96,6 +116,12 @@ class KvMemory:
 
     def forget(self) -> None:
         """Drop every cached block that nobody references."""
+        if self._record is not None:
+            if self._references:
+                for block in self._idle:
+                    self._record(BlocksRemoved((block,), Medium.GPU))
+            else:
+                self._record(AllBlocksCleared())
         self._free += len(self._idle)
         self._idle.clear()
 
@@ -109,4 +135,8 @@ class KvMemory:
         from_free = min(blocks, self._free)
         self._free -= from_free
         for _ in range(blocks - from_free):
-            self._idle.popitem(last=False)
+            block, _ = self._idle.popitem(last=False)
+            if self._record is not None:
+                self._record(BlocksRemoved((block,), Medium.GPU))
+            if self._evicted is not None:
+                self._evicted.append(block)

@@ -5,7 +5,8 @@ An iteration retires what has finished, admits what fits, prefills what was admi
 out, the newest sequence is preempted and computed again later, as in vLLM.
 
 KV that comes from outside is loaded beside the steps: the sequence has its blocks from its admission on, joins the
-batch when the load has ended, and prefills only the rest. A rest of one token is computed by a decode step.
+batch when the load has ended, and prefills only the rest. A rest of one token is computed by a decode step. Blocks
+that are evicted may go to tiers below the accelerators' memory and come back in the same way.
 
 Images of admitted prompts are encoded first, in steps of the encoder that stall the batch too.
 """
@@ -19,8 +20,10 @@ from heliotrope_sim.engine.costs import StepCosts
 from heliotrope_sim.engine.encoder import Encoder
 from heliotrope_sim.engine.energy import EnergyMeter
 from heliotrope_sim.engine.kv import KvMemory
+from heliotrope_sim.engine.kv_events import KvEvent
 from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
-from heliotrope_sim.engine.sequence import ExternalKv, Request, Sequence, Status
+from heliotrope_sim.engine.sequence import Request, Sequence, Status
+from heliotrope_sim.engine.tiers import OffloadTiers, TierSpec
 from heliotrope_sim.engine.transfers import Holds, Loading, TransferMeter
 
 
@@ -38,6 +41,8 @@ class Engine:
         max_num_seqs: int | None = None,
         max_num_batched_tokens: int | None = None,
         encoder: Encoder | None = None,
+        tiers: Ordered[TierSpec] = (),
+        record_events: bool = False,
         now_ns: int = 0,
     ) -> None:
         self._nominal = model
@@ -45,7 +50,17 @@ class Engine:
         self._costs = StepCosts.of(model)
         self.max_num_seqs = max_num_seqs or model.max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens or model.max_num_batched_tokens
-        self.kv = KvMemory(model.kv_capacity_tokens // model.block_size, model.block_size)
+        self._events: list[KvEvent] = []
+        record = self._events.append if record_events else None
+        self._evicted: list[int] = []
+        self.tiers = OffloadTiers(tiers, record) if tiers else None
+        """None: what is evicted is lost."""
+        self.kv = KvMemory(
+            model.kv_capacity_tokens // model.block_size,
+            model.block_size,
+            record=record,
+            evicted=self._evicted if tiers else None,
+        )
         self.energy = EnergyMeter(model, now_ns)
         self.transfers = TransferMeter()
         self.encoder = encoder
@@ -216,6 +231,12 @@ class Engine:
         self._holds.add(sequence)
         return sequence
 
+    def take_events(self) -> list[KvEvent]:
+        """What happened to cached blocks since the last call, if events are recorded."""
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
     def set_clock(self, mhz: int, now_ns: int) -> int:
         """Set the SM clock from the next step on; returns it as clamped to the device's range."""
         self._model = self._nominal.at_clock(mhz)
@@ -235,6 +256,8 @@ class Engine:
         if level >= SleepLevel.WEIGHTS_OFFLOADED:
             for sequence in self._holds.pop_all():
                 self._let_go(sequence)
+            if self.tiers is not None:
+                self.tiers.forget()
             self.kv.forget()
             if self.encoder is not None:
                 self.encoder.cache.forget()
@@ -271,6 +294,7 @@ class Engine:
             if not self._decoding:
                 return None
             preempted = self._make_room()
+            self._offload(now_ns)
             if self._decoding:
                 return self._decode(now_ns, preempted)
             # Loads and holds have the rest of the memory; a load that has ended may join.
@@ -327,8 +351,9 @@ class Engine:
                 sequence.cached_tokens = sequence.computed
                 self.counters.prefix_queries += target
                 self.counters.prefix_hits += sequence.computed
-            external = sequence.request.external if first_time else None
-            loads = external is not None and self._load(sequence, external, now_ns)
+            loads = self._load(sequence, now_ns, first_time=first_time)
+            # After the load has used its blocks, so that none of them makes room for what was evicted for it.
+            self._offload(now_ns)
             if self.encoder is not None and sequence.request.images:
                 loads = self._load_embeddings(sequence, self.encoder, now_ns, first_time=first_time) or loads
             if loads:
@@ -340,25 +365,56 @@ class Engine:
                 sequence.scheduled_ns = now_ns
             self._prefilling.append(sequence)
 
-    def _load(self, sequence: Sequence, external: ExternalKv, now_ns: int) -> bool:
-        """Begin to load what is not cached here; False if there is nothing to load."""
-        self.external.queries += sequence.prefill_target - sequence.computed
-        tokens = min(external.tokens, sequence.prefill_target - 1) - sequence.computed
-        if tokens <= 0:
+    def _load(self, sequence: Sequence, now_ns: int, *, first_time: bool) -> bool:
+        """Begin to load what is not cached here, from where there is most; False if there is nothing to load."""
+        external = sequence.request.external if first_time else None
+        if (external is None and self.tiers is None) or sequence.request.encode_only:
             return False
-        missing = external.tokens - sequence.computed
-        duration_ns = external.load_ns * missing // external.tokens
-        picojoules = external.load_picojoules * missing // external.tokens
-        sequence.loading_tokens = sequence.external_tokens = tokens
-        sequence.external_source = external.source
-        sequence.cached_tokens += tokens
+        if first_time:
+            self.external.queries += sequence.prefill_target - sequence.computed
+        block_size, hashes = self.kv.block_size, sequence.request.block_hashes
+        matched = sequence.computed // block_size
+        reach = matched
+        if self.tiers is not None:
+            reach = self.tiers.match(hashes, matched, (sequence.prefill_target - 1) // block_size)
+        offered = 0 if external is None else min(external.tokens, sequence.prefill_target - 1)
+        if self.tiers is not None and reach > matched and reach * block_size >= offered:
+            plan = self.tiers.load(hashes[matched:reach])
+            tokens = {source: blocks * block_size for source, blocks in plan.blocks.items()}
+            duration_ns, picojoules = plan.duration_ns, plan.picojoules
+            self.external.offload_loads.add(plan.count, duration_ns, picojoules)
+        elif external is not None and offered > sequence.computed:
+            tokens = {external.source: offered - sequence.computed}
+            missing = external.tokens - sequence.computed
+            duration_ns = external.load_ns * missing // external.tokens
+            picojoules = external.load_picojoules * missing // external.tokens
+        else:
+            return False
+        sequence.loading_tokens = sum(tokens.values())
         sequence.loaded_ns = now_ns + duration_ns
         sequence.load_picojoules += picojoules
         self.transfers.start(now_ns, duration_ns, picojoules)
-        self.external.hits[external.source] += tokens
-        self.external.loads[external.source] += 1
         self.external.load_ns += duration_ns
+        for source in tokens:
+            self.external.loads[source] += 1
+        if first_time:
+            sequence.external_tokens = sequence.loading_tokens
+            # The last one is the farthest.
+            sequence.external_source = list(tokens)[-1]
+            sequence.cached_tokens += sequence.loading_tokens
+            for source, count in tokens.items():
+                self.external.hits[source] += count
         return True
+
+    def _offload(self, now_ns: int) -> None:
+        """Write what was evicted to the tiers below, beside the steps."""
+        if self.tiers is None or not self._evicted:
+            return
+        plan = self.tiers.store(self._evicted)
+        self._evicted.clear()
+        if plan.count:
+            self.external.offload_stores.add(plan.count, plan.duration_ns, plan.picojoules)
+            self.transfers.start(now_ns, plan.duration_ns, plan.picojoules)
 
     def _load_embeddings(self, sequence: Sequence, encoder: Encoder, now_ns: int, *, first_time: bool) -> bool:
         """Begin to load the embeddings that an encoder has; False if there is nothing to load."""
@@ -376,7 +432,8 @@ class Engine:
             sequence.computed += sequence.loading_tokens
             sequence.loading_tokens = 0
             self.kv.publish(sequence)
-            sequence.scheduled_ns = now_ns
+            if sequence.scheduled_ns is None:
+                sequence.scheduled_ns = now_ns
             if sequence.computed == sequence.prefill_target - 1:
                 sequence.status = Status.DECODING
                 self._decoding.append(sequence)

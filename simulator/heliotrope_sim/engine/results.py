@@ -1,5 +1,6 @@
 """What an engine reports: its steps, its states of sleep, its counts."""
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -79,10 +80,33 @@ class Counters:
     decode_ns: int = 0
 
 
+class BlockTransfers:
+    """Transfers of blocks in one direction."""
+
+    __slots__ = ("duration_ns", "picojoules", "sizes")
+
+    def __init__(self) -> None:
+        self.duration_ns = 0
+        self.picojoules = 0
+        self.sizes: Counter[int] = Counter()
+        """How many transfers there were of each number of blocks."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks altogether."""
+        return sum(size * count for size, count in self.sizes.items())
+
+    def add(self, blocks: int, duration_ns: int, picojoules: int) -> None:
+        """Count one transfer."""
+        self.sizes[blocks] += 1
+        self.duration_ns += duration_ns
+        self.picojoules += picojoules
+
+
 class ExternalCounters:
     """What came from outside the accelerators' memory since the start, in tokens unless named otherwise."""
 
-    __slots__ = ("expired_holds", "hits", "load_ns", "loads", "queries")
+    __slots__ = ("expired_holds", "hits", "load_ns", "loads", "offload_loads", "offload_stores", "queries")
 
     def __init__(self) -> None:
         self.queries = 0
@@ -93,5 +117,9 @@ class ExternalCounters:
         """How many loads."""
         self.load_ns = 0
         """How long they took together."""
+        self.offload_loads = BlockTransfers()
+        """What came back from the tiers below."""
+        self.offload_stores = BlockTransfers()
+        """What the accelerators' memory evicted into them."""
         self.expired_holds = 0
         """Held sequences that nobody released in time."""
