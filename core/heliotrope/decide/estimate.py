@@ -106,8 +106,6 @@ def estimate(
         candidates.kv_tokens,
         candidates.prefill_duty,
         candidates.cached_tokens,
-        candidates.transfer_seconds,
-        candidates.transfer_joules,
         regions.rtt_seconds,
         float(request.prompt_tokens),
         request.expected_output_tokens,
@@ -124,6 +122,10 @@ def estimate(
         prefill_joules=columns.prefill_joules,
     )
     learned = apply_models(models, features, columns, candidates)
+    # Models know a prompt as cached or not; what fetching costs comes on top, whoever estimated the rest.
+    columns.ttft += candidates.transfer_seconds
+    for joules in (columns.energy, columns.incremental, columns.attributed):
+        joules += candidates.transfer_joules
     service = columns.ttft + request.expected_output_tokens * columns.tpot
     intensity = regions.intensity_g_per_kwh(now_unix_s, _longest(service))
     grams = grams_co2e(columns.energy, regions.pue(), intensity)

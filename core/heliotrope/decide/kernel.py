@@ -98,8 +98,6 @@ def analytic(
     kv_tokens: Row,
     prefill_duty: Row,
     cached_tokens: Row,
-    transfer_seconds: Row,
-    transfer_joules: Row,
     rtt_seconds: Row,
     prompt_tokens: float,
     expected_output_tokens: float,
@@ -111,15 +109,13 @@ def analytic(
 
     Args:
         coefficients: row i as `heliotrope.engine.coefficients` gives it, shape (n, C).
-        running: column of `Candidates`; so are the next nine.
+        running: column of `Candidates`; so are the next six.
         waiting: see there.
         waiting_tokens: see there.
         oldest_waiting_seconds: see there.
         kv_tokens: see there.
         prefill_duty: see there.
         cached_tokens: see there.
-        transfer_seconds: see there.
-        transfer_joules: see there.
         rtt_seconds: the network's round trip.
         prompt_tokens: of the request.
         expected_output_tokens: of the request.
@@ -165,7 +161,7 @@ def analytic(
         prefill_spread = c[_PREFILL_ERROR] * prefill
         spread = sqrt(prefill_spread * prefill_spread + step * step / 12.0 + wait * wait / _upper(departures, 1.0))
         ttft_error[i] = spread / first if first > 0.0 else np.nan
-        ttft[i] = first + transfer_seconds[i] + rtt_seconds[i]
+        ttft[i] = first + rtt_seconds[i]
         tpot[i] = (decode + queued_prefill / out) / free
         if waiting[i] > 0.0:
             # What those that wait meet: the prefill step with all of it, or with as much as the engine's budget takes.
@@ -181,20 +177,19 @@ def analytic(
         computing = (
             c[_PREFILL_BASE_JOULES] + c[_PREFILL_JOULES] * uncached + c[_PREFILL_JOULES_SQUARED] * uncached * uncached
         )
-        fetched = computing + transfer_joules[i]
-        prefill_only[i] = fetched
+        prefill_only[i] = computing
         batch[i] = shared
-        energy[i] = fetched + out * _decode_joules(c, shared, shared * context) / shared
+        energy[i] = computing + out * _decode_joules(c, shared, shared * context) / shared
         # While it is served the endpoint fills from the batch of now to the shared one, evenly for all that is known.
         met = 0.5 * (after + shared)
-        attributed[i] = fetched + out * _decode_joules(c, met, met * context) / met
+        attributed[i] = computing + out * _decode_joules(c, met, met * context) / met
 
         # An engine that is idle now would have drawn its idle power meanwhile; a busy one draws its base anyway.
         idle = _lower(_upper(1.0 - ahead, 0.0), 1.0)
         alone = _decode_joules(c, 1.0, context) - c[_IDLE_WATTS] * _decode_seconds(c, 1.0, context)
         busy = _decode_joules(c, after, kv + context) - _decode_joules(c, after - 1.0, kv)
         standing = c[_IDLE_WATTS] * _prefill_seconds(c, uncached, 1.0, uncached * uncached)
-        incremental[i] = fetched - idle * standing + out * (idle * alone + (1.0 - idle) * busy)
+        incremental[i] = computing - idle * standing + out * (idle * alone + (1.0 - idle) * busy)
         tpot_error[i] = c[_DECODE_ERROR]
         energy_error[i] = c[_JOULES_ERROR]
         kv_fits[i] = prompt_tokens + out <= c[_KV_CAPACITY]

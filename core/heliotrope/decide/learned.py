@@ -40,26 +40,23 @@ def apply_models(
     """
     if models is None or not models.targets or not len(features):
         return {}
-    n, rows = len(features), features
-    energy = Target.REQUEST_ENERGY in models.targets
-    if energy:
-        met = np.maximum(candidates.running + candidates.waiting + 1.0, 1.0)
-        np.copyto(columns.batch, met, where=np.isnan(columns.batch))
-        rows = np.concatenate((features, _consolidated(features, columns)))
-    answers = models.predict(rows)
+    answers = models.predict(features)
     learned: dict[Target, BoolColumn] = {}
     for target in models.targets:
         if target not in answers.targets:
             continue
         mean, error = answers.mean_of(target), answers.relative_error_of(target)
-        known: BoolColumn = np.isfinite(mean[:n])
+        known: BoolColumn = np.isfinite(mean)
         learned[target] = known
         if target is Target.TTFT:
             _latency(columns.ttft, columns.ttft_error, mean, error, known)
         elif target is Target.TPOT:
             _latency(columns.tpot, columns.tpot_error, mean, error, known)
         elif target is Target.REQUEST_ENERGY:
-            _energy(columns, mean, error, known)
+            met = np.maximum(candidates.running + candidates.waiting + 1.0, 1.0)
+            np.copyto(columns.batch, met, where=np.isnan(columns.batch))
+            shared = models.predict_means(_consolidated(features, columns), target)
+            _energy(columns, mean, shared, error, known)
     if Target.TTFT in learned:
         # Without a step model nobody knows the step that those who wait will share with this request: it is theirs.
         behind = np.where(candidates.waiting > 0.0, candidates.oldest_waiting_seconds + columns.ttft, 0.0)
@@ -70,20 +67,20 @@ def apply_models(
 def _latency(
     seconds: FloatColumn, relative_error: FloatColumn, mean: FloatColumn, error: FloatColumn, known: BoolColumn
 ) -> None:
-    np.copyto(seconds, mean[: len(known)], where=known)
-    np.copyto(relative_error, error[: len(known)], where=known)
+    np.copyto(seconds, mean, where=known)
+    np.copyto(relative_error, error, where=known)
 
 
-def _energy(columns: Columns, mean: FloatColumn, error: FloatColumn, known: BoolColumn) -> None:
-    n = len(known)
-    attributed, shared = mean[:n], mean[n:]
+def _energy(
+    columns: Columns, attributed: FloatColumn, shared: FloatColumn, error: FloatColumn, known: BoolColumn
+) -> None:
     # What the fleet draws more has no label; it is off by as much as the share that has one.
     correction = np.where(columns.attributed > 0.0, attributed / columns.attributed, np.nan)
     incremental = np.where(np.isnan(columns.incremental), attributed, columns.incremental * correction)
     np.copyto(columns.incremental, incremental, where=known)
     np.copyto(columns.attributed, attributed, where=known)
     np.copyto(columns.energy, shared, where=known)
-    np.copyto(columns.energy_error, error[:n], where=known)
+    np.copyto(columns.energy_error, error, where=known)
 
 
 def _consolidated(features: Matrix, columns: Columns) -> Matrix:
@@ -93,7 +90,8 @@ def _consolidated(features: Matrix, columns: Columns) -> Matrix:
     view[_RUNNING] = columns.batch - 1.0
     view[_BATCH] = columns.batch
     # Each sequence holds as much as those there hold on average; where none runs, what this one brings.
-    per_sequence = np.where(features.T[_RUNNING] > 0.0, features.T[_KV_TOKENS] / features.T[_RUNNING], features.T[0])
+    running, kv_tokens = features.T[_RUNNING], features.T[_KV_TOKENS]
+    per_sequence = np.divide(kv_tokens, running, out=features.T[0].copy(), where=running > 0.0)
     view[_KV_TOKENS] = per_sequence * (columns.batch - 1.0)
     np.divide(view[_KV_TOKENS], view[_KV_CAPACITY], out=view[_KV_USE])
     view[_ANALYTIC_JOULES] = columns.energy

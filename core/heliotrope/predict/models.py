@@ -100,6 +100,10 @@ class LearnedModels:
         """TTFT, TPOT and energy of requests; rows as `heliotrope.predict.features.request_rows` builds them."""
         return self._predict(REQUESTS, rows)
 
+    def predict_means(self, rows: Matrix, target: Target) -> FloatColumn:
+        """As `predict(rows).mean_of(target)`, without asking the models of other targets."""
+        return self._predict(REQUESTS, rows, only=target).mean_of(target)
+
     def predict_steps(self, rows: Matrix) -> Predictions:
         """Energy of engine steps; rows as `heliotrope.predict.features.step_rows` builds them."""
         return self._predict(STEPS, rows)
@@ -125,14 +129,16 @@ class LearnedModels:
         """This bundle answers from now on; the one before it is kept; all fall-backs are forgotten."""
         return LearnedModels(bundle, self.current)
 
-    def _predict(self, table: Table, rows: Matrix) -> Predictions:
+    def _predict(self, table: Table, rows: Matrix, only: Target | None = None) -> Predictions:
+        """`only`: the other targets are left NaN."""
         current, previous = self._answers[table.name]
-        answers = current.predict(rows)
-        degraded = [(key, level) for key, level in self.levels.items() if key[0] in table.targets]
+        answers = current.predict(rows, only)
+        asked = table.targets if only is None else (only,)
+        degraded = [(key, level) for key, level in self.levels.items() if key[0] in asked]
         if not degraded:
             return answers
         keys = hardware_keys(rows, table)
-        older = previous.predict(rows)
+        older = previous.predict(rows, only)
         for (target, hardware), level in degraded:
             row = table.targets.index(target)
             there = keys == hardware
@@ -160,14 +166,21 @@ class _Answers:
         self._scales = np.array([model.scale for model in models], dtype=np.float64)
         self._shifts = _shifts(models)
 
-    def predict(self, rows: Matrix) -> Predictions:
+    def predict(self, rows: Matrix, only: Target | None = None) -> Predictions:
         targets = self._table.targets
         out = np.full((4, len(targets), len(rows)), np.nan)
-        if len(self._places) and len(rows):
+        first, end = 0, len(self._places)
+        if only is not None:
+            place = targets.index(only)
+            first = int(np.searchsorted(self._places, place))  # places rise
+            end = first + int(first < end and self._places[first] == place)
+        if first < end and len(rows):
             rows = np.ascontiguousarray(rows, dtype=np.float64)
-            logs = walk(rows, self._forest, self._begins)
+            logs = walk(rows, self._forest, self._begins[first : end + 1])
             regimes = regimes_of(rows, self._table)
-            finish(rows, logs, regimes, self._places, self._columns, self._scales, self._shifts, out)
+            some = slice(first, end)
+            shifts = np.ascontiguousarray(self._shifts[:, some])
+            finish(rows, logs, regimes, self._places[some], self._columns[some], self._scales[some], shifts, out)
         return Predictions(targets, *out)
 
 

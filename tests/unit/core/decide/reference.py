@@ -41,7 +41,7 @@ def fill(
     queued_prefill = engine.prefill_seconds(queued, waiting, waiting * mean_queued**2)
     until_own_step = 0.5 * step + queued_prefill
     ttft = wait + 0.5 * step + prefill + until_own_step * duty / (1.0 - duty)
-    columns.ttft[rows] = ttft + candidates.transfer_seconds[rows]
+    columns.ttft[rows] = ttft
     # Departures come at random, so waiting for k of them spreads by wait / √k; a step is met at a uniform point.
     spread = np.sqrt(
         (engine.error.prefill_seconds * prefill) ** 2
@@ -58,7 +58,7 @@ def fill(
 
     # Sharing: the batch that this endpoint reaches when the pool's load is consolidated on it.
     shared = np.minimum(np.maximum(ahead + 1.0, pool_concurrency + 1.0), float(engine.max_num_seqs))
-    prefill_joules = engine.prefill_joules(uncached) + candidates.transfer_joules[rows]
+    prefill_joules = engine.prefill_joules(uncached)
     columns.prefill_joules[rows] = prefill_joules
     columns.batch[rows] = shared
     columns.energy[rows] = prefill_joules + out * engine.decode_joules(shared, shared * context) / shared

@@ -28,10 +28,8 @@ COLUMNS = (
     "kv_tokens",
     "prefill_duty",
     "cached_tokens",
-    "transfer_seconds",
-    "transfer_joules",
 )
-LIMITS = (600.0, 60.0, 90_000.0, 20.0, 400_000.0, 1.0, 9_000.0, 2.0, 400.0)
+LIMITS = (600.0, 60.0, 90_000.0, 20.0, 400_000.0, 1.0, 9_000.0)
 
 
 def state(limit: float) -> st.SearchStrategy[float]:

@@ -19,13 +19,18 @@ NAN = float("nan")
 class Answers(LearnedModels):
     """Says what it is told to, for every row, and remembers what it was asked."""
 
-    def __init__(self, means: Mapping[Target, Any], error: float = 0.02) -> None:
+    def __init__(self, means: Mapping[Target, Any], error: float = 0.02, shared: Any = None) -> None:
         super().__init__()
-        self.means, self.error = means, error
+        self.means, self.error, self.shared = means, error, shared
 
     @property
     def targets(self) -> frozenset[Target]:
         return frozenset(self.means)
+
+    def predict_means(self, rows: np.ndarray[Any, Any], target: Target) -> np.ndarray[Any, Any]:
+        self.asked_shared = rows
+        given = self.shared if self.shared is not None else self.means[target]
+        return np.resize(np.asarray(given, dtype=float), len(rows))
 
     def predict(self, rows: np.ndarray[Any, Any]) -> Predictions:
         self.asked = rows
@@ -72,8 +77,7 @@ def test_a_slower_engine_than_its_profile_says_is_found_infeasible() -> None:
 
 
 def test_energy_is_asked_for_now_and_for_the_consolidated_batch() -> None:
-    # The first two answers are for the endpoints as they are, the last two at the shared batch.
-    models = Answers({Target.REQUEST_ENERGY: [500.0, 300.0, 80.0, 90.0]})
+    models = Answers({Target.REQUEST_ENERGY: [500.0, 300.0]}, shared=[80.0, 90.0])
     candidates = pool(["a", "b"], THREE, running=[2.0, 10.0], waiting=[1.0, 0.0], waiting_tokens=[900.0, 0.0])
     analytic = estimate(REQUEST, candidates, POLICY, NOW)
 
@@ -85,7 +89,7 @@ def test_energy_is_asked_for_now_and_for_the_consolidated_batch() -> None:
     assert e.incremental_joules[0] == pytest.approx(
         analytic.incremental_joules[0] * 500.0 / analytic.attributed_joules[0]
     )
-    now, shared = models.asked[:2].T, models.asked[2:].T
+    now, shared = models.asked.T, models.asked_shared.T
     assert now[column_of("batch")].tolist() == [4.0, 11.0]
     assert shared[column_of("batch")].tolist() == analytic.batch.tolist() == [14.0, 14.0]
     assert shared[column_of("running")].tolist() == [13.0, 13.0]
@@ -107,6 +111,17 @@ def test_an_endpoint_without_a_profile_is_decided_on_what_was_learned() -> None:
     assert e.queue_ttft_seconds[1] == pytest.approx(0.2)
     assert (e.energy_joules[1], e.incremental_joules[1], e.batch[1]) == (100.0, 100.0, 6.0)
     assert np.isfinite(e.cost).all()
+
+
+def test_what_fetching_costs_comes_on_top_of_what_was_learned() -> None:
+    models = Answers({Target.TTFT: 0.2, Target.REQUEST_ENERGY: 100.0})
+    bare = estimate(REQUEST, pool(["a"], THREE), POLICY, NOW, models)
+
+    e = estimate(REQUEST, pool(["a"], THREE, transfer_seconds=0.5, transfer_joules=7.0), POLICY, NOW, models)
+
+    assert e.ttft_seconds[0] == 0.7
+    assert (e.energy_joules[0], e.attributed_joules[0]) == (107.0, 107.0)
+    np.testing.assert_array_equal(e.features, bare.features)
 
 
 def test_of_unknown_load_nothing_is_made_up() -> None:
