@@ -16,6 +16,9 @@ from typing import Any
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from heliotrope.cache.session_key import SessionKeys
+from heliotrope.cache.session_rules import SessionRules
+from heliotrope.cache.sessions import Sessions
 from heliotrope.carbon.signal import CarbonSignal
 from heliotrope.engine import profiles
 from heliotrope.errors import InvalidInputError
@@ -42,10 +45,14 @@ from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.datalayer import FileDiscoveryParameters
 from heliotrope_epp.plugins.installed import register_installed
 from heliotrope_epp.plugins.pipeline import Pipeline
+from heliotrope_epp.plugins.sessions.gate_file import NO_GATE, load_gate
+from heliotrope_epp.plugins.sessions.settings import SessionSettings
+from heliotrope_epp.plugins.sessions.tracker import SessionTracker
 from heliotrope_epp.settings import EppSettings
 from heliotrope_epp.telemetry.admin import AdminServer
 from heliotrope_epp.telemetry.debug import state_document
 from heliotrope_epp.telemetry.metrics import Metrics, StateCollector
+from heliotrope_epp.telemetry.sessions import SessionCollector, sessions_document
 from heliotrope_epp.tracing.runtime import Tracing
 from heliotrope_epp.transport.aio.server import AioServer
 
@@ -154,8 +161,10 @@ class Picker:
         self._learner = (
             None if settings.learning is None else Learner(settings.learning, clock=clock, random=random.Random())
         )
+        self._gate = NO_GATE if settings.sessions is None else load_gate(settings.sessions.gate)
         context = PluginContext(
             carbon=self._store,
+            gate=self._gate.gate,
             clock=clock,
             random=random.Random(),
             metrics_stale_after_s=settings.director.metrics_stale_after_s,
@@ -166,6 +175,7 @@ class Picker:
         for warning in config.warnings:
             _log.warning(warning)
         self._pipeline = Pipeline(config.scheduling, context)
+        self._sessions = None if settings.sessions is None else self._tracker(settings.sessions)
         interval_s = settings.refresh_metrics_interval_s
         path = "/metrics"
         if config.metrics is not None:
@@ -208,6 +218,7 @@ class Picker:
             clock=clock,
             settings=replace(settings.director, learning=self._learner is not None),
             tracer=None if self._tracing is None else self._tracing.tracer,
+            sessions=self._sessions,
         )
         self._server = AioServer(self._director, settings.limits, clock=clock.monotonic)
         self._admin = AdminServer(
@@ -243,6 +254,9 @@ class Picker:
         if self._scrapes:
             self._store.listen(self._scraper)
         self._store.listen(_Forgetting(self._pipeline))
+        if self._sessions is not None:
+            self._store.listen(self._sessions)
+            self._metrics_registry.register(SessionCollector(self._sessions.counts, self._gate))
         await self._metering.start(stack, self._store)
         stack.push_async_callback(self._signals.close)
         self._metrics_registry.register(
@@ -340,6 +354,13 @@ class Picker:
         )
         return source, PolledSignals(self._signals_changed, folder=s.folder, clock=self._clock.unix)
 
+    def _tracker(self, settings: SessionSettings) -> SessionTracker:
+        def rules() -> SessionRules | None:
+            policy = self._store.policy()
+            return None if policy is None else policy.sessions
+
+        return SessionTracker(Sessions(settings.max_sessions), SessionKeys(), rules, self._clock)
+
     def _models(self) -> LearnedModels | None:
         return None if self._learner is None else self._learner.holder.current
 
@@ -364,8 +385,13 @@ class Picker:
             problems=self._problems(),
             energy=self._metering.row,
         )
-        return document | {"learning": None if self._learner is None else self._learner.document()}
+        return document | {
+            "learning": None if self._learner is None else self._learner.document(),
+            "sessions": None if self._sessions is None else sessions_document(self._sessions.counts(), self._gate),
+        }
 
     def _problems(self) -> list[str]:
         signals = self._signals.problems.items()
-        return [*self._store.world.problems, *(f"carbon signal of region {name}: {why}" for name, why in signals)]
+        gate = () if self._gate.problem is None else (self._gate.problem,)
+        signal_problems = (f"carbon signal of region {name}: {why}" for name, why in signals)
+        return [*self._store.world.problems, *signal_problems, *gate]

@@ -35,6 +35,8 @@ def epp(
     metrics_staleness_threshold: float = 2.0,
     home_region: str | None = None,
     max_inflight: int = 8_000,
+    max_sessions: int = 1_000_000,
+    session_gate: Path | None = None,
     learn: bool = True,
     state_dir: Path | None = None,
     trainer_url: str | None = None,
@@ -79,6 +81,9 @@ def epp(
         metrics_staleness_threshold: Age in seconds from which an engine's metrics count as unknown.
         home_region: RegionProfile of the place where this picker runs; network times count from there.
         max_inflight: Routed requests at once; more get a 429.
+        max_sessions: Conversations remembered at once, 145 bytes each; 0: none is followed.
+        session_gate: File of a trained gate that keeps conversations where their KV caches are (docs/sessions.md);
+            without it only the price of recomputation does.
         learn: Learn latency and energy from finished requests, and decide by learned models that have earned it.
         state_dir: Folder that keeps what was learned, so that it survives a restart; without it it lives in memory.
         trainer_url: URL of a `heliotrope trainer` that several pickers share; without it this picker trains its own
@@ -113,6 +118,7 @@ def epp(
         from heliotrope_epp.learning.settings import LearningSettings
         from heliotrope_epp.ledger.settings import LedgerSettings
         from heliotrope_epp.metering.settings import metering_settings
+        from heliotrope_epp.plugins.sessions.settings import SessionSettings
         from heliotrope_epp.settings import EppSettings, KubernetesSettings
         from heliotrope_epp.tracing.settings import Protocol, TracingFlags, tracing_settings
         from heliotrope_epp.transport.interface import SelfSigned, Tls, TlsFiles
@@ -135,6 +141,10 @@ def epp(
     ):
         if value <= 0:
             raise InvalidInputError(name, "must be above 0")
+    if not 0 <= max_sessions <= 100_000_000:
+        raise InvalidInputError("--max-sessions", "must be from 0 to 100000000")
+    if session_gate is not None and max_sessions == 0:
+        raise InvalidInputError("--session-gate", "has no use with --max-sessions 0; give one of them")
     if energy_port is not None and not 0 < energy_port < 65_536:
         raise InvalidInputError("--energy-port", "must be a port between 1 and 65535")
     if not energy_path.startswith("/"):
@@ -163,6 +173,7 @@ def epp(
         refresh_metrics_interval_s=refresh_metrics_interval,
         director=DirectorSettings(max_inflight=max_inflight, metrics_stale_after_s=metrics_staleness_threshold),
         learning=LearningSettings(state_dir, trainer_url) if learn else None,
+        sessions=SessionSettings(max_sessions, session_gate) if max_sessions else None,
         tracing=traces,
         metering=metering_settings(
             enabled=meter, node_port=energy_port, node_path=energy_path, max_watts=max_accelerator_watts

@@ -62,6 +62,12 @@ class Metrics:
             ["arm"],
             registry=registry,
         )
+        self._session_turns = Counter(
+            "heliotrope_session_turns",
+            "Turns of sessions, by what became of the session and why.",
+            ["movement", "because", "enforced"],
+            registry=registry,
+        )
         self._unclassified = Counter(
             "heliotrope_unclassified_requests",
             "Requests beyond the largest number of classes of the holdout; they share one.",
@@ -115,6 +121,9 @@ class Metrics:
             return
         enforced = "true" if result.enforced else "false"
         self._decisions.labels(decision.outcome.value, decision.decided_by, region or UNKNOWN, enforced).inc()
+        if decision.session is not None:
+            session = decision.session
+            self._session_turns.labels(session.movement.value, session.because.value, enforced).inc()
         for term in decision.dropped_terms:
             self._dropped.labels(term.value).inc()
         row = decision.row_of(result.pick.options[0].key) if result.pick.options else None
