@@ -11,12 +11,14 @@ Before anything is learned a belief is taken at its word. Older requests count l
 believed anew. ρ is near 0 or 1 for most requests, so that its variance is at most m·(1 − m).
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
 from math import isfinite, sqrt
 
-BINS = 8
-"""Ages up to 1, 4, 16, … 4096 seconds, and older."""
+BIN_EDGES = tuple(4.0**power for power in range(7))
+"""Seconds: where one age bin ends and the next begins."""
+BINS = len(BIN_EDGES) + 1
 POOL_PRIOR = 2.0
 """P: requests that the belief in the index counts for."""
 ENDPOINT_PRIOR = 4.0
@@ -27,10 +29,8 @@ POOL_MEMORY_REQUESTS = 512.0
 
 
 def age_bin(age_seconds: float) -> int:
-    """The bin of an age: powers of four; unknown ages are as good as the newest."""
-    if not age_seconds >= 1.0:
-        return 0
-    return min((int(min(age_seconds, 1e9)).bit_length() + 1) // 2, BINS - 1)
+    """The bin of an age; an unknown one is in the last, which is believed least."""
+    return bisect_right(BIN_EDGES, age_seconds) if age_seconds == age_seconds else BINS - 1
 
 
 @dataclass(frozen=True, slots=True)

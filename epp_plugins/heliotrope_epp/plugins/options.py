@@ -12,6 +12,35 @@ from heliotrope_epp.datalayer.state import EndpointState, Load
 
 
 @dataclass(frozen=True, slots=True)
+class Beliefs:
+    """What endpoints are expected to cache of one prompt, in tokens; columns in the order of the endpoints."""
+
+    cached_tokens: FloatColumn
+    """In their own memory."""
+    deviation_tokens: FloatColumn
+    """One standard deviation of these; 0 where nothing has been learned that speaks against the index."""
+    offloaded_tokens: FloatColumn
+    """In their own memory or a tier below it."""
+
+
+def joined(beliefs: Sequence[Sequence[float] | Beliefs]) -> Sequence[float] | Beliefs:
+    """What several producers believe, at least one: the highest of each endpoint, with its deviation."""
+    if len(beliefs) == 1:
+        return beliefs[0]
+    cached = np.array([_cached(belief) for belief in beliefs], dtype=np.float64)
+    best = cached.argmax(axis=0)
+    columns = np.arange(cached.shape[1])
+    none = np.zeros(cached.shape[1])
+    deviations = np.array([b.deviation_tokens if isinstance(b, Beliefs) else none for b in beliefs])
+    offloaded = np.array([b.offloaded_tokens if isinstance(b, Beliefs) else _cached(b) for b in beliefs])
+    return Beliefs(cached[best, columns], deviations[best, columns], offloaded.max(axis=0))
+
+
+def _cached(belief: Sequence[float] | Beliefs) -> Sequence[float] | FloatColumn:
+    return belief.cached_tokens if isinstance(belief, Beliefs) else belief
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
     """An endpoint that may still be chosen, with its load projected to the moment of the decision."""
 
@@ -30,17 +59,32 @@ class Option:
 class Options(Sequence[Option]):
     """A sequence of options whose columns are there at once; single ones are made when somebody asks for them."""
 
-    __slots__ = ("cached_tokens", "loads", "states")
+    __slots__ = ("cached_deviation_tokens", "cached_tokens", "loads", "offloaded_tokens", "states")
 
-    def __init__(self, states: tuple[EndpointState, ...], loads: Loads, cached_tokens: FloatColumn) -> None:
+    def __init__(
+        self,
+        states: tuple[EndpointState, ...],
+        loads: Loads,
+        cached_tokens: FloatColumn,
+        cached_deviation_tokens: FloatColumn | None = None,
+        offloaded_tokens: FloatColumn | None = None,
+    ) -> None:
         self.states = states
         self.loads = loads
         """Columns in the order of `states`; so are the next."""
         self.cached_tokens = cached_tokens
+        self.cached_deviation_tokens = cached_deviation_tokens
+        """One standard deviation of these; None: nobody says."""
+        self.offloaded_tokens = offloaded_tokens
+        """Cached in the endpoint's memory or a tier below it; None: nobody says."""
 
     @classmethod
     def at(
-        cls, states: Sequence[EndpointState], cached_tokens: Sequence[float], now_s: float, stale_after_s: float
+        cls,
+        states: Sequence[EndpointState],
+        cached_tokens: "Sequence[float] | Beliefs",
+        now_s: float,
+        stale_after_s: float,
     ) -> "Options":
         """These endpoints with their loads of this moment."""
         facts = _facts(states)
@@ -48,7 +92,16 @@ class Options(Sequence[Option]):
         for row in due:
             states[row].inflight.expire(now_s)
             facts[row] = states[row].facts
-        return cls(tuple(states), project(facts, now_s, stale_after_s), np.array(cached_tokens, dtype=np.float64))
+        loads = project(facts, now_s, stale_after_s)
+        if isinstance(cached_tokens, Beliefs):
+            return cls(
+                tuple(states),
+                loads,
+                cached_tokens.cached_tokens,
+                cached_tokens.deviation_tokens,
+                cached_tokens.offloaded_tokens,
+            )
+        return cls(tuple(states), loads, np.array(cached_tokens, dtype=np.float64))
 
     @classmethod
     def of(cls, options: Iterable[Option]) -> "Options":
@@ -82,7 +135,14 @@ class Options(Sequence[Option]):
             return self
         taken = np.array(rows, dtype=np.intp)
         states = self.states
-        return Options(tuple([states[i] for i in rows]), self.loads.rows(taken), self.cached_tokens[taken])
+        deviation, offloaded = self.cached_deviation_tokens, self.offloaded_tokens
+        return Options(
+            tuple([states[i] for i in rows]),
+            self.loads.rows(taken),
+            self.cached_tokens[taken],
+            None if deviation is None else deviation[taken],
+            None if offloaded is None else offloaded[taken],
+        )
 
 
 def _facts(states: Sequence[EndpointState]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -1,13 +1,19 @@
 """`approx-prefix-cache-producer`: what endpoints cache, judged by what was sent to them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from heliotrope.decide.candidates import FloatColumn
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.interface import LlmRequest
+from heliotrope_epp.plugins.kv_labels import offload_tokens
+from heliotrope_epp.plugins.options import Beliefs
 from heliotrope_epp.plugins.parameters import StrictModel
+from heliotrope_epp.plugins.producers.beliefs import Believer, Held
 from heliotrope_epp.plugins.producers.block_hashes import block_hashes, chain_seed
 from heliotrope_epp.plugins.producers.prefix_index import PrefixIndex, PrefixIndexStats
 
@@ -57,47 +63,101 @@ class ApproxPrefixCacheParameters(StrictModel):
 
 
 class ApproxPrefixCacheProducer:
-    """Remembers the blocks of prompts that were routed to each endpoint.
+    """Remembers the blocks of prompts that were routed to each endpoint, and how often it was right about them.
 
     A token is taken for 4 bytes of text. The share of the prompt's bytes that an endpoint caches is applied to the
-    request's token count, so that the answer holds however many bytes a token really has.
+    request's token count, so that the answer holds however many bytes a token really has. Engines that offload (by
+    label) have a second, larger memory of blocks below the first.
     """
 
-    def __init__(self, parameters: ApproxPrefixCacheParameters) -> None:
+    def __init__(self, parameters: ApproxPrefixCacheParameters, monotonic: Callable[[], float] = lambda: 0.0) -> None:
+        """`monotonic` gives the seconds that ages of blocks are counted in."""
         self._parameters = parameters
+        self._monotonic = monotonic
         self._block_tokens = parameters.block_tokens
         self._block_bytes = parameters.block_tokens * BYTES_PER_TOKEN
         self._max_blocks = parameters.max_blocks
         self._index = PrefixIndex()
+        self._lower = PrefixIndex()
         self._latest: tuple[LlmRequest, list[int]] | None = None
+        self.believer = Believer()
 
     def cached_tokens(self, request: LlmRequest, states: Sequence[EndpointState]) -> Sequence[float]:
-        """Prompt tokens in the leading run of blocks that each endpoint is believed to cache."""
-        chain = self._chain(request)
-        if not chain:
-            return [0.0] * len(states)
-        runs = self._index.leading_runs(chain, [state.endpoint.key for state in states])
-        total_bytes, block_bytes = len(request.prompt), self._block_bytes
-        return [request.prompt_tokens * min(run * block_bytes, total_bytes) / total_bytes for run in runs]
+        """Prompt tokens in the leading run of blocks that each endpoint is expected to cache."""
+        cached: list[float] = self.beliefs(request, states).cached_tokens.tolist()
+        return cached
 
-    def routed(self, request: LlmRequest, state: EndpointState) -> None:
-        """The endpoint is about to compute, and so to cache, this prompt."""
+    def beliefs(self, request: LlmRequest, states: Sequence[EndpointState]) -> Beliefs:
+        """The same with its uncertainty, and with what lies in lower tiers."""
+        keys = [state.endpoint.key for state in states]
+        tokens, ages_seconds, offloaded = self._held(request, keys)
+        return self.believer.believed(keys, tokens, ages_seconds, offloaded)
+
+    def routed(self, request: LlmRequest, state: EndpointState, *, fetched: bool = False) -> None:
+        """The endpoint is about to compute, and so to cache, this prompt.
+
+        Args:
+            request: what was sent.
+            state: where.
+            fetched: a plan brought blocks there, so that its answer says nothing about what it cached before.
+        """
         chain = self._chain(request)
-        self._latest = None
+        key = state.endpoint.key
         if chain:
-            self._index.add(chain, state.endpoint.key, self._capacity(state))
+            if not fetched:
+                tokens, ages, lower = self._held(request, (key,))
+                below = (tokens, ages) if lower is None else lower
+                held = Held(float(tokens[0]), float(ages[0]), float(below[0][0]), float(below[1][0]))
+                self.believer.sent(request, key, held, request.prompt_tokens)
+            capacity, now_s = self._capacity(state), self._monotonic()
+            self._index.add(chain, key, capacity, now_s)
+            if lower_blocks := offload_tokens(state.endpoint) // self._block_tokens:
+                self._lower.add(chain, key, capacity + lower_blocks, now_s)
+        self._latest = None
+
+    def answered(self, request: LlmRequest, cached_tokens: int | None, prompt_tokens: int | None) -> None:
+        """The answer ended; the engine reports what it had cached, or None."""
+        self.believer.answered(request, cached_tokens, prompt_tokens)
 
     def forget(self, endpoint_key: str) -> None:
         """The endpoint is gone or lost its cache."""
         self._index.forget(endpoint_key)
+        self._lower.forget(endpoint_key)
+        self.believer.forget(endpoint_key)
 
     def stats(self) -> PrefixIndexStats:
         """Sizes now, for metrics and debugging."""
-        return self._index.stats()
+        lower = sum(self._lower.stats().blocks.values())
+        return replace(self._index.stats(), lower_blocks=lower)
+
+    def _held(
+        self, request: LlmRequest, keys: Sequence[str]
+    ) -> tuple[FloatColumn, FloatColumn, tuple[FloatColumn, FloatColumn] | None]:
+        """Tokens and their ages by the index, and the same of what lies in any tier, if there are lower ones."""
+        chain = self._chain(request)
+        now_s = self._monotonic()
+        own = self._of(self._index, request, chain, keys, now_s)
+        if not len(self._lower):
+            return *own, None
+        lower = self._of(self._lower, request, chain, keys, now_s)
+        # An engine without lower tiers is in the first index alone.
+        more = lower[0] > own[0]
+        return *own, (np.where(more, lower[0], own[0]), np.where(more, lower[1], own[1]))
+
+    def _of(
+        self, index: PrefixIndex, request: LlmRequest, chain: Sequence[int], keys: Sequence[str], now_s: float
+    ) -> tuple[FloatColumn, FloatColumn]:
+        runs = index.leading_runs(chain, keys)
+        if not any(runs):
+            return np.zeros(len(keys)), np.zeros(len(keys))
+        total_bytes = len(request.prompt)
+        held_bytes = np.minimum(np.array(runs, dtype=np.float64) * self._block_bytes, total_bytes)
+        ages_seconds = now_s - np.array(index.last_used_s(chain, runs, keys))
+        return request.prompt_tokens * held_bytes / total_bytes, ages_seconds
 
     def _chain(self, request: LlmRequest) -> list[int]:
         """The prompt's hashes; kept until the request is routed, which normally follows at once."""
-        if self._latest is not None and self._latest[0] is request:
+        if self._latest is not None and _same_prompt(self._latest[0], request):
             return self._latest[1]
         seed = chain_seed(request.model, request.cache_salt)
         chain = block_hashes(request.prompt, self._block_bytes, self._max_blocks, seed)
@@ -109,3 +169,8 @@ class ApproxPrefixCacheProducer:
         if self._parameters.auto_tune and metrics is not None and metrics.num_blocks and metrics.block_size:
             return max(metrics.num_blocks * metrics.block_size // self._block_tokens, 1)
         return self._parameters.lru_capacity_per_server or DEFAULT_CAPACITY_BLOCKS
+
+
+def _same_prompt(one: LlmRequest, other: LlmRequest) -> bool:
+    """Whether both have one chain, without comparing texts: a request keeps its prompt when a policy adds to it."""
+    return one.prompt is other.prompt and one.model == other.model and one.cache_salt == other.cache_salt

@@ -79,14 +79,22 @@ class PrefixIndex:
         self._endpoints: dict[str, EndpointBlocks] = {}
         self._evicted_total = 0
 
+    def __len__(self) -> int:
+        """Endpoints that something is known of."""
+        return len(self._endpoints)
+
     def leading_runs(self, chain: Sequence[int], endpoints: Iterable[str]) -> list[int]:
         """How many leading blocks of the chain each endpoint holds: O(log blocks) each, O(1) where it holds none."""
         known = self._endpoints
         return [0 if (held := known.get(key)) is None else held.leading_run(chain) for key in endpoints]
 
-    def last_used_s(self, chain: Sequence[int], run: int, endpoint: str) -> float:
-        """When the last block of a leading run was used there; the blocks before it were used then or later."""
-        return self._endpoints[endpoint].used_s(chain[run - 1])
+    def last_used_s(self, chain: Sequence[int], runs: Sequence[int], endpoints: Iterable[str]) -> list[float]:
+        """When the last block of each leading run was used there, 0 where there is no run.
+
+        The blocks before it were used then or later.
+        """
+        known = self._endpoints
+        return [known[key].used_s(chain[run - 1]) if run else 0.0 for key, run in zip(endpoints, runs, strict=True)]
 
     def add(self, chain: Sequence[int], endpoint: str, capacity: int, now_s: float = 0.0) -> None:
         """The endpoint now caches this chain; it holds at most `capacity` blocks."""
