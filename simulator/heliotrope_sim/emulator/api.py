@@ -2,30 +2,36 @@
 
 import asyncio
 import hashlib
-import itertools
 import json
 import time
 import uuid
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import HttpVersion11, web
 
-from heliotrope_sim.emulator.answers import plan_answer, prompt_key
+from heliotrope.errors import InvalidInputError
+from heliotrope_sim.emulator.answers import Answer
+from heliotrope_sim.emulator.config import Role
 from heliotrope_sim.emulator.driver import EngineDriver
 from heliotrope_sim.emulator.errors import ApiError, bad_request, unknown_model
 from heliotrope_sim.emulator.faults import Fault, FaultInjector, FaultKind
-from heliotrope_sim.emulator.generation import Generation
+from heliotrope_sim.emulator.generation import ABORTED, Generation
+from heliotrope_sim.emulator.intake import Intake
+from heliotrope_sim.emulator.messages import Prompt
 from heliotrope_sim.emulator.protocol import (
     OUTPUT_TOKENS_HEADER,
     ChatRequest,
     CompletionRequest,
+    GenerationRequest,
     TokenizeRequest,
     parse,
 )
-from heliotrope_sim.emulator.sse import ChunkWriter, Identity, full_response
-from heliotrope_sim.emulator.tokens import block_hashes
-from heliotrope_sim.engine import Request
+from heliotrope_sim.emulator.sse import ChunkWriter, Identity, encoder_response, full_response, usage
+from heliotrope_sim.emulator.transfer.node import TransferNode
+from heliotrope_sim.emulator.transfer.page import shared_page
+from heliotrope_sim.emulator.transfer.pulls import Pull
 
 VLLM_VERSION = "0.32.0"
 ENGINE_HEADER = "x-inference-pod"
@@ -34,10 +40,13 @@ ENGINE_HEADER = "x-inference-pod"
 class OpenAIApi:
     """The routes of one engine."""
 
-    def __init__(self, driver: EngineDriver, faults: FaultInjector) -> None:
+    def __init__(self, driver: EngineDriver, faults: FaultInjector, transfer: TransferNode | None = None) -> None:
         self._driver = driver
         self._faults = faults
-        self._serial = itertools.count(1)
+        self._transfer = transfer
+        self._intake = Intake(driver, transfer)
+        encoder = driver.config.encoder
+        self._visual = None if encoder is None else encoder.visual_tokens
         self._created = int(time.time())
         digest = hashlib.blake2b(repr(driver.engine.model).encode(), digest_size=4).hexdigest()
         self._fingerprint = f"vllm-{VLLM_VERSION}-emulated-{digest}"
@@ -84,7 +93,7 @@ class OpenAIApi:
         """Tokens of a prompt or a conversation."""
         body = parse(TokenizeRequest, request.content_type, await request.read())
         self._check_model(body.model)
-        tokens = body.tokens()
+        tokens = body.tokens(self._visual)
         return web.json_response(
             {
                 "count": len(tokens),
@@ -105,102 +114,112 @@ class OpenAIApi:
     async def metrics(self, _request: web.Request) -> web.Response:
         """The Prometheus page."""
         page = self._driver.metrics.page(self._driver.meter_ns(self._driver.clock.now_ns()))
+        page += shared_page(self._driver, self._transfer)
         return web.Response(body=page.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     def _check_model(self, model: str | None) -> None:
         if model and model != self._driver.served_model:
             raise unknown_model(model, self._driver.served_model)
 
-    async def _generate(
-        self, request: web.Request, body: ChatRequest | CompletionRequest, *, chat: bool
-    ) -> web.StreamResponse:
+    async def _generate(self, request: web.Request, body: GenerationRequest, *, chat: bool) -> web.StreamResponse:
         self._check_model(body.model)
-        body.check()
-        generation = self._plan(request, body, chat=chat)
-        fault = self._faults.strike()
-        if fault is not None:
-            await self._suffer(fault, generation)
-        self._driver.admit()
-        if body.stream:
-            if request.version < HttpVersion11:
-                raise ApiError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Streams need HTTP/1.1.")
-            return await self._stream(request, generation)
-        return await self._answer(generation, chat=chat)
-
-    def _plan(self, request: web.Request, body: ChatRequest | CompletionRequest, *, chat: bool) -> Generation:
-        driver = self._driver
-        prompt = body.prompt_tokens()
-        if not len(prompt):
-            raise bad_request("The decoder prompt cannot be empty", "prompt")
-        room = driver.max_model_len - len(prompt)
-        if room < 1:
-            raise bad_request(
-                f"This model's maximum context length is {driver.max_model_len} tokens. However, your prompt "
-                f"contains {len(prompt)} input tokens, which exceeds this limit even without any output tokens. "
-                f"Please reduce the length of the input prompt.",
-                "input_tokens",
-            )
-        if body.token_limit is not None and body.token_limit > driver.max_model_len:
-            raise bad_request(
-                f"max_tokens={body.token_limit} cannot be greater than max_model_len={driver.max_model_len}. "
-                f"Please request fewer output tokens.",
-                "max_tokens",
-            )
-        limit = room if body.token_limit is None else min(room, body.token_limit)
-        answer = plan_answer(
-            prompt_key(prompt, driver.config.seed, body.seed),
-            driver.config.output_length,
-            limit=limit,
-            ignore_eos=body.ignore_eos,
-            min_tokens=body.min_tokens,
-            fixed_tokens=body.fixed_tokens(request.headers.get(OUTPUT_TOKENS_HEADER)),
-        )
-        hashes = block_hashes(prompt, answer.token_ids(), driver.engine.kv.block_size, body.cache_salt or "")
-        identity = Identity(
-            response_id=("chatcmpl-" if chat else "cmpl-") + (request.headers.get("x-request-id") or uuid.uuid4().hex),
-            created=int(time.time()),
-            model=driver.served_model,
-            fingerprint=self._fingerprint,
-        )
+        body.check(body.token_limit)
         transport = request.transport
         if transport is None:
             raise ConnectionResetError("the client has gone")
-        return Generation(
-            request=Request(str(next(self._serial)), len(prompt), answer.tokens, hashes),
+        identity = self._identity(request, chat=chat)
+        prompt = body.prompt(self._visual)
+        if self._driver.config.role is Role.ENCODE:
+            return await self._encode(transport, body, prompt, identity)
+        fixed_tokens = body.fixed_tokens(request.headers.get(OUTPUT_TOKENS_HEADER))
+        answer = self._intake.plan(body, prompt, fixed_tokens)
+        cut_after_tokens = await self._suffer(self._faults.strike())
+        self._driver.admit()
+        if body.stream and request.version < HttpVersion11:
+            raise ApiError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Streams need HTTP/1.1.")
+        engine_request, pull = await self._intake.request(body, prompt, answer, identity.response_id)
+        generation = Generation(
+            request=engine_request,
             answer=answer,
             identity=identity,
             transport=transport,
             done=asyncio.get_running_loop().create_future(),
             chunks=ChunkWriter(identity, answer, chat=chat, include_usage=body.include_usage) if body.stream else None,
+            cut_after_tokens=cut_after_tokens,
+        )
+        if body.stream:
+            return await self._stream(request, generation, pull)
+        return await self._answer(generation, pull, chat=chat)
+
+    def _identity(self, request: web.Request, *, chat: bool) -> Identity:
+        return Identity(
+            response_id=("chatcmpl-" if chat else "cmpl-") + (request.headers.get("x-request-id") or uuid.uuid4().hex),
+            created=int(time.time()),
+            model=self._driver.served_model,
+            fingerprint=self._fingerprint,
         )
 
-    async def _suffer(self, fault: Fault, generation: Generation) -> None:
+    async def _encode(
+        self, transport: asyncio.WriteTransport, body: GenerationRequest, prompt: Prompt, identity: Identity
+    ) -> web.Response:
+        """Encode the images of a prompt and say where the embeddings are."""
+        if body.stream:
+            raise bad_request("This engine only encodes and does not stream.", "stream")
+        if not prompt.images:
+            raise bad_request("This engine only encodes: the prompt must hold images.", "messages")
+        cut_after_tokens = await self._suffer(self._faults.strike())
+        self._driver.admit()
+        generation = Generation(
+            request=self._intake.encoding(prompt),
+            answer=Answer(0, 1, "length"),
+            identity=identity,
+            transport=transport,
+            done=asyncio.get_running_loop().create_future(),
+            cut_after_tokens=cut_after_tokens,
+        )
+        await self._finish(generation, None)
+        if generation.finish_reason == ABORTED or self._transfer is None:
+            raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "The engine dropped the request.")
+        held = self._transfer.embedded(generation.request.images)
+        return self._json(encoder_response(identity, usage(len(prompt.tokens), 0, 0), held))
+
+    async def _suffer(self, fault: Fault | None) -> int | None:
+        """Let a fault strike before the engine sees the request; the tokens after which it cuts the connection."""
+        if fault is None:
+            return None
         if fault.kind is FaultKind.ERROR:
             raise ApiError(HTTPStatus(fault.status), "Injected fault")
-        if fault.kind is FaultKind.CUT:
-            generation.cut_after_tokens = fault.after_tokens
-        elif fault.kind is FaultKind.SLOW:
+        if fault.kind is FaultKind.SLOW:
             await asyncio.sleep(fault.delay_seconds)
         elif fault.kind is FaultKind.HANG:
             # Until the client goes, which cancels this handler.
             await asyncio.Event().wait()
+        return fault.after_tokens if fault.kind is FaultKind.CUT else None
 
-    async def _answer(self, generation: Generation, *, chat: bool) -> web.Response:
-        await self._finish(generation)
-        body = full_response(
-            generation.identity,
-            generation.text(),
-            generation.finish_reason or "",
-            generation.usage(),
-            chat=chat,
+    async def _answer(self, generation: Generation, pull: Pull | None, *, chat: bool) -> web.Response:
+        await self._finish(generation, pull)
+        handed_over = None
+        if self._transfer is not None and generation.request.hold_ns is not None and generation.complete:
+            handed_over = self._transfer.handed_over(generation)
+        return self._json(
+            full_response(
+                generation.identity,
+                generation.text(),
+                generation.finish_reason or "",
+                generation.usage(),
+                chat=chat,
+                kv_transfer_params=handed_over,
+            )
         )
+
+    def _json(self, body: dict[str, Any]) -> web.Response:
         return web.json_response(
             body,
             dumps=partial(json.dumps, separators=(",", ":")),
             headers={ENGINE_HEADER: self._driver.config.name},
         )
 
-    async def _stream(self, request: web.Request, generation: Generation) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, generation: Generation, pull: Pull | None) -> web.StreamResponse:
         response = web.StreamResponse(
             headers={
                 "Content-Type": "text/event-stream; charset=utf-8",
@@ -209,13 +228,22 @@ class OpenAIApi:
         )
         response.enable_chunked_encoding()
         await response.prepare(request)
-        await self._finish(generation)
+        await self._finish(generation, pull)
         await response.write_eof()
         return response
 
-    async def _finish(self, generation: Generation) -> None:
+    async def _finish(self, generation: Generation, pull: Pull | None) -> None:
         """Submit and wait for the end; a client that goes cancels this and aborts the request."""
-        self._driver.submit(generation)
+        if pull is not None:
+            generation.kv_settled = asyncio.get_running_loop().create_future()
+        try:
+            self._driver.submit(generation)
+        except InvalidInputError:
+            if pull is not None and self._transfer is not None:
+                self._transfer.pulls.let_go(pull)
+            raise
+        if pull is not None and self._transfer is not None:
+            self._transfer.pulls.follow(pull, generation)
         try:
             await generation.done
         finally:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from heliotrope.engine import profiles
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import InvalidInputError
+from heliotrope_sim.emulator.multimodal.config import EncoderConfig
+from heliotrope_sim.emulator.transfer.config import KvTransferConfig
 
 MAX_CONTEXT_TOKENS = 131_072
 
@@ -23,6 +26,15 @@ class OutputLength(BaseModel):
     median_tokens: float = Field(default=128.0, ge=1)
     sigma: float = Field(default=0.7, ge=0, le=3)
     """Standard deviation of the logarithm; 0: always the median."""
+
+
+class Role(StrEnum):
+    """What an engine is there for."""
+
+    GENERATE = "generate"
+    """Prompts and answers; with `kv_transfer`, either may be another engine's part."""
+    ENCODE = "encode"
+    """Embeddings of images, for others."""
 
 
 class EngineConfig(BaseModel):
@@ -51,7 +63,18 @@ class EngineConfig(BaseModel):
     max_model_len: int | None = Field(default=None, ge=2)
     """Longest prompt and answer together, in tokens; by default 131072 or what the KV memory holds."""
     output_length: OutputLength = OutputLength()
+    role: Role = Role.GENERATE
+    encoder: EncoderConfig | None = None
+    """How it sees images; None: not at all."""
+    kv_transfer: KvTransferConfig | None = None
+    """How KV and embeddings come from and go to other engines; None: not at all."""
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _encodes(self) -> Self:
+        if self.role is Role.ENCODE and (self.encoder is None or self.kv_transfer is None):
+            raise ValueError("an engine of the role encode needs encoder and kv_transfer")
+        return self
 
 
 class EmulatorConfig(BaseModel):

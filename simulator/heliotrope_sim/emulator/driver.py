@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass, replace
 
 from heliotrope.engine.model import EngineModel
 from heliotrope_sim.emulator.clock import EngineClock
@@ -11,10 +12,13 @@ from heliotrope_sim.emulator.config import EngineConfig, max_model_len
 from heliotrope_sim.emulator.errors import queue_full
 from heliotrope_sim.emulator.generation import ABORTED, Generation
 from heliotrope_sim.emulator.metrics import EngineMetrics
-from heliotrope_sim.engine import Engine, SleepLevel, StepResult
-from heliotrope_sim.engine.fixed_point import seconds
+from heliotrope_sim.engine import Engine, Sequence, SleepLevel, Status, StepResult
+from heliotrope_sim.engine.fixed_point import joules, seconds
 
 logger = logging.getLogger(__name__)
+
+SENT = "sent"
+"""How requests of other engines end here, whose KV or embeddings came from this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,9 @@ class FinishedRequest:
     ttft_seconds: float | None
     e2e_seconds: float
     joules: float
-    """Its share of the steps it took part in; idle energy belongs to nobody."""
+    """Its share of the steps it took part in, its loads and what was sent of it; idle energy belongs to nobody."""
+    sent_joules: float = 0.0
+    """Those of `joules` for sending its KV or embeddings to another engine."""
 
 
 class EngineDriver:
@@ -46,7 +52,10 @@ class EngineDriver:
         self.max_model_len = max_model_len(config, model)
         self.clock = EngineClock(config.time_scale)
         self.engine = Engine(
-            model, max_num_seqs=config.max_num_seqs, max_num_batched_tokens=config.max_num_batched_tokens
+            model,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            encoder=None if config.encoder is None else config.encoder.encoder(),
         )
         if config.sm_clock_mhz is not None:
             self.engine.set_clock(config.sm_clock_mhz, now_ns=0)
@@ -55,6 +64,8 @@ class EngineDriver:
         self.forgotten = 0
         """Finished requests that had to make room for newer ones."""
         self._generations: dict[str, Generation] = {}
+        self._loading: dict[str, Generation] = {}
+        """Those whose KV has yet to come from outside."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -97,6 +108,8 @@ class EngineDriver:
         self.engine.energy.settle(self.meter_ns(now_ns))
         generation.sequence = self.engine.submit(generation.request, now_ns)
         self._generations[generation.request.request_id] = generation
+        if generation.kv_settled is not None:
+            self._loading[generation.request.request_id] = generation
         self._wake.set()
 
     def abort(self, generation: Generation) -> None:
@@ -130,6 +143,44 @@ class EngineDriver:
             self._wake.set()
         return released
 
+    def renew(self, request_id: str, hold_ns: int) -> bool:
+        """Hold a finished request's KV for `hold_ns` from now on; False if it is not held."""
+        return self.engine.renew(request_id, self.clock.now_ns(), hold_ns)
+
+    def hold_cached(self, request_id: str, block_hashes: Ordered[int], hold_ns: int) -> Sequence | None:
+        """Hold the cached beginning of a prompt for others to read; None if nothing of it is cached."""
+        held = self.engine.hold_cached(request_id, block_hashes, self.clock.now_ns(), hold_ns)
+        if held is not None:
+            self._wake.set()
+        return held
+
+    def charge_sent(self, response_id: str, picojoules: int) -> None:
+        """Account for KV or embeddings that were sent to another engine, under the response they were sent for."""
+        now_ns = self.clock.now_ns()
+        self.engine.transfers.start(now_ns, 0, picojoules)
+        sent = joules(picojoules)
+        known = self.finished.get(response_id)
+        if known is not None:
+            self.finished[response_id] = replace(
+                known, joules=known.joules + sent, sent_joules=known.sent_joules + sent
+            )
+            return
+        self._remember(
+            FinishedRequest(
+                response_id=response_id,
+                finish_reason=SENT,
+                prompt_tokens=0,
+                cached_tokens=0,
+                output_tokens=0,
+                preemptions=0,
+                queued_seconds=seconds(now_ns),
+                ttft_seconds=None,
+                e2e_seconds=0.0,
+                joules=sent,
+                sent_joules=sent,
+            )
+        )
+
     def set_clock(self, mhz: int) -> int:
         """Set the SM clock; returns it as clamped to the device's range."""
         return self.engine.set_clock(mhz, self.meter_ns(self.clock.now_ns()))
@@ -161,6 +212,8 @@ class EngineDriver:
         now_ns = self.engine.energy.settled_ns
         while True:
             result = self.engine.step(now_ns)
+            if self._loading:
+                self._settle_loads(now_ns)
             if result is None:
                 work_ns = await self._next_work()
                 now_ns = max(work_ns, self.engine.energy.settled_ns)
@@ -185,6 +238,23 @@ class EngineDriver:
             except TimeoutError:
                 continue
 
+    def _settle_loads(self, now_ns: int) -> None:
+        """Tell those who wait for it that a request's KV has come, or need not come any more."""
+        for request_id, generation in list(self._loading.items()):
+            sequence = generation.sequence
+            if (
+                sequence is None
+                or sequence.status is Status.WAITING
+                or (sequence.status is Status.LOADING and sequence.loaded_ns > now_ns)
+            ):
+                continue
+            self._settle_load(request_id)
+
+    def _settle_load(self, request_id: str) -> None:
+        generation = self._loading.pop(request_id, None)
+        if generation is not None and generation.kv_settled is not None and not generation.kv_settled.done():
+            generation.kv_settled.set_result(None)
+
     def _deliver(self, result: StepResult) -> None:
         now_ns, metrics = result.end_ns, self.metrics
         finished = set(result.finished)
@@ -201,26 +271,32 @@ class EngineDriver:
                 self._record(generation)
 
     def _record(self, generation: Generation, *, client_left: bool = False) -> None:
+        self._settle_load(generation.request.request_id)
         self.metrics.request_done(generation, client_left=client_left)
         sequence = generation.sequence
         if sequence is None:
             return
         end_ns = generation.last_token_ns if generation.finish_reason != ABORTED else sequence.finished_ns or 0
         first_ns = sequence.first_token_ns
-        self.finished[generation.identity.response_id] = FinishedRequest(
-            response_id=generation.identity.response_id,
-            finish_reason=generation.finish_reason or "",
-            prompt_tokens=sequence.request.prompt_tokens,
-            cached_tokens=sequence.cached_tokens,
-            output_tokens=generation.delivered,
-            preemptions=sequence.preemptions,
-            queued_seconds=seconds(sequence.queued_ns),
-            ttft_seconds=seconds(first_ns - sequence.queued_ns)
-            if first_ns is not None and generation.delivered
-            else None,
-            e2e_seconds=seconds(end_ns - sequence.queued_ns),
-            joules=sequence.joules,
+        self._remember(
+            FinishedRequest(
+                response_id=generation.identity.response_id,
+                finish_reason=generation.finish_reason or "",
+                prompt_tokens=sequence.request.prompt_tokens,
+                cached_tokens=sequence.cached_tokens,
+                output_tokens=generation.delivered,
+                preemptions=sequence.preemptions,
+                queued_seconds=seconds(sequence.queued_ns),
+                ttft_seconds=seconds(first_ns - sequence.queued_ns)
+                if first_ns is not None and generation.delivered
+                else None,
+                e2e_seconds=seconds(end_ns - sequence.queued_ns),
+                joules=sequence.joules,
+            )
         )
+
+    def _remember(self, finished: FinishedRequest) -> None:
+        self.finished[finished.response_id] = finished
         if len(self.finished) > self.FINISHED_LIMIT:
             self.finished.popitem(last=False)
             self.forgotten += 1

@@ -30,6 +30,8 @@ class Generation:
     """Break the connection after so many tokens (an injected fault)."""
     unread: bool = False
     """Its connection was broken off because the client did not read."""
+    kv_settled: asyncio.Future[None] | None = None
+    """Done when its KV has come from another engine, or is not needed any more; None: none is to come."""
     sequence: Sequence | None = None
     delivered: int = 0
     last_token_ns: int = 0
@@ -55,6 +57,11 @@ class Generation:
             self.transport.close()
         if last:
             self.finish(self.answer.finish_reason)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.finish_reason is not None and self.finish_reason != ABORTED
 
     def finish(self, reason: str) -> None:
         """End it; whoever waits for it goes on."""

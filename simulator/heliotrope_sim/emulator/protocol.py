@@ -7,7 +7,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from heliotrope_sim.emulator.errors import ApiError, bad_request
-from heliotrope_sim.emulator.tokens import MAX_TOKEN_ID, Tokens, tokenize, tokenize_messages
+from heliotrope_sim.emulator.messages import Message, Prompt, prompt_of
+from heliotrope_sim.emulator.multimodal.config import VisualTokens
+from heliotrope_sim.emulator.tokens import MAX_TOKEN_ID, Tokens, tokenize
 
 OUTPUT_TOKENS_HEADER = "x-emulator-output-tokens"
 OUTPUT_TOKENS_XARG = "output_tokens"
@@ -22,7 +24,7 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = False
 
 
-class _GenerationRequest(BaseModel):
+class GenerationOptions(BaseModel):
     """What both endpoints take. Sampling parameters that cannot matter here are ignored, as unknown fields are."""
 
     model_config = ConfigDict(extra="ignore")
@@ -36,6 +38,8 @@ class _GenerationRequest(BaseModel):
     ignore_eos: bool = False
     min_tokens: int = 0
     cache_salt: str | None = Field(default=None, min_length=1)
+    kv_transfer_params: dict[str, Any] | None = None
+    ec_transfer_params: dict[str, Any] | None = None
     vllm_xargs: dict[str, Any] | None = None
 
     @property
@@ -43,17 +47,11 @@ class _GenerationRequest(BaseModel):
         """Whether a stream ends with a chunk of usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    @property
-    def token_limit(self) -> int | None:
-        """Most tokens that the request allows; None: what the context holds."""
-        raise NotImplementedError
-
-    def prompt_tokens(self) -> Tokens:
-        """The prompt as tokens."""
-        raise NotImplementedError
-
-    def check(self) -> None:
+    def check(self, limit: int | None) -> None:
         """Refuse what parses but cannot be served.
+
+        Args:
+            limit: most tokens that the request allows; None: what the context holds.
 
         Raises:
             ApiError: 400.
@@ -62,7 +60,6 @@ class _GenerationRequest(BaseModel):
             raise bad_request("The emulator generates one choice per request: n must be 1.", "n")
         if self.stream_options is not None and not self.stream:
             raise bad_request("Stream options can only be defined when `stream=True`.", "stream_options")
-        limit = self.token_limit
         if limit is not None and limit < 1:
             raise bad_request(f"max_tokens must be at least 1, got {limit}.", "max_tokens")
         if self.min_tokens < 0:
@@ -90,38 +87,7 @@ class _GenerationRequest(BaseModel):
         return tokens
 
 
-class ContentPart(BaseModel):
-    """One part of a message's content."""
-
-    type: str
-    text: str | None = None
-
-
-class Message(BaseModel):
-    """One message of a conversation."""
-
-    role: str
-    content: str | list[ContentPart] | None = None
-
-    def text(self) -> str:
-        """All its text.
-
-        Raises:
-            ApiError: 400 if a part is not text.
-        """
-        if self.content is None:
-            return ""
-        if isinstance(self.content, str):
-            return self.content
-        for part in self.content:
-            if part.type != "text" or part.text is None:
-                raise bad_request(
-                    f"The model is text only: content of type {part.type!r} is not supported.", "messages"
-                )
-        return "\n".join(part.text or "" for part in self.content)
-
-
-class ChatRequest(_GenerationRequest):
+class ChatRequest(GenerationOptions):
     """POST /v1/chat/completions."""
 
     messages: list[Message] = Field(min_length=1)
@@ -134,15 +100,19 @@ class ChatRequest(_GenerationRequest):
         """`max_completion_tokens`, else the deprecated `max_tokens`."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
-    def prompt_tokens(self) -> Tokens:
-        """The conversation as tokens."""
-        return tokenize_messages(((m.role, m.text()) for m in self.messages), self.tools)
+    def prompt(self, visual: VisualTokens | None) -> Prompt:
+        """The conversation as a model that sees images so, or not at all, reads it.
+
+        Raises:
+            ApiError: 400 for content that it cannot take.
+        """
+        return prompt_of(self.messages, visual, self.tools)
 
 
-class CompletionRequest(_GenerationRequest):
+class CompletionRequest(GenerationOptions):
     """POST /v1/completions."""
 
-    prompt: OnePrompt | list[OnePrompt]
+    text: OnePrompt | list[OnePrompt] = Field(alias="prompt")
     max_tokens: int | None = 16
 
     @property
@@ -150,18 +120,18 @@ class CompletionRequest(_GenerationRequest):
         """`max_tokens`."""
         return self.max_tokens
 
-    def prompt_tokens(self) -> Tokens:
+    def prompt(self, visual: VisualTokens | None) -> Prompt:  # noqa: ARG002 - it holds no images
         """The prompt, text or token ids, as tokens.
 
         Raises:
             ApiError: 400 for several prompts.
         """
-        prompt = self.prompt
+        prompt = self.text
         if not isinstance(prompt, str) and prompt and not isinstance(prompt[0], int):
             if len(prompt) > 1:
                 raise bad_request("The emulator takes one prompt per request.", "prompt")
             prompt = prompt[0]
-        return tokenize(prompt) if isinstance(prompt, str) else np.array(prompt, dtype="<u4")
+        return Prompt(tokenize(prompt) if isinstance(prompt, str) else np.array(prompt, dtype="<u4"))
 
 
 class TokenizeRequest(BaseModel):
@@ -171,19 +141,20 @@ class TokenizeRequest(BaseModel):
     prompt: str | None = None
     messages: list[Message] | None = None
 
-    def tokens(self) -> Tokens:
+    def tokens(self, visual: VisualTokens | None) -> Tokens:
         """The tokens.
 
         Raises:
-            ApiError: 400 if there is neither or both.
+            ApiError: 400 if there is neither or both, or content that the model cannot take.
         """
         if (self.prompt is None) == (self.messages is None):
             raise bad_request("Exactly one of prompt and messages is needed.", "prompt")
         if self.prompt is not None:
             return tokenize(self.prompt)
-        return tokenize_messages((m.role, m.text()) for m in self.messages or [])
+        return prompt_of(self.messages or [], visual).tokens
 
 
+GenerationRequest = ChatRequest | CompletionRequest
 Body = TypeVar("Body", bound=BaseModel)
 
 

@@ -19,6 +19,7 @@ from heliotrope_sim.emulator.config import EmulatorConfig, EngineConfig, load_mo
 from heliotrope_sim.emulator.driver import EngineDriver
 from heliotrope_sim.emulator.errors import ApiError
 from heliotrope_sim.emulator.faults import FaultInjector
+from heliotrope_sim.emulator.transfer.node import TransferNode
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class Emulator:
         self._models = {e.name: (models or {}).get(e.name) or _model_of(i, e) for i, e in enumerate(config.engines)}
         self._engines: dict[str, ServedEngine] = {}
         self._running: list[tuple[EngineDriver, web.AppRunner]] = []
+        self._nodes: list[TransferNode] = []
 
     @property
     def engines(self) -> dict[str, ServedEngine]:
@@ -110,6 +112,8 @@ class Emulator:
         running = self._running
         self._running, self._engines = [], {}
         await asyncio.gather(*(driver.stop() for driver, _ in running))
+        nodes, self._nodes = self._nodes, []
+        await asyncio.gather(*(node.close() for node in nodes))
         await asyncio.gather(*(runner.cleanup() for _, runner in running))
 
     async def _start(self, index: int, config: EngineConfig) -> ServedEngine:
@@ -119,21 +123,28 @@ class Emulator:
         except InvalidInputError as error:
             raise InvalidInputError(f"{path}.{error.path}", error.problem) from None
         faults = FaultInjector(config.seed)
-        app = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_BODY_BYTES)
-        app.add_routes([*OpenAIApi(driver, faults).routes(), *AdminApi(driver, faults).routes()])
-        # A client that goes cancels its handler, which aborts its request.
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS)
-        await runner.setup()
-        self._running.append((driver, runner))
         try:
             listener = socket.create_server((config.host, config.port), backlog=1024)
         except OSError as error:
             raise InvalidInputError(
                 f"{path}.port", f"cannot listen on {config.host}:{config.port}: {error.strerror}"
             ) from None
+        port = listener.getsockname()[1]
+        node = None
+        if config.kv_transfer is not None:
+            node = TransferNode.of(driver, config, config.kv_transfer, port)
+            self._nodes.append(node)
+        app = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_BODY_BYTES)
+        app.add_routes([*OpenAIApi(driver, faults, node).routes(), *AdminApi(driver, faults).routes()])
+        if node is not None:
+            app.add_routes(node.api(config).routes())
+        # A client that goes cancels its handler, which aborts its request.
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS)
+        await runner.setup()
+        self._running.append((driver, runner))
         await web.SockSite(runner, listener).start()
         driver.start()
-        return ServedEngine(config, driver, faults, config.host, listener.getsockname()[1])
+        return ServedEngine(config, driver, faults, config.host, port)
 
 
 def _model_of(index: int, config: EngineConfig) -> EngineModel:

@@ -105,8 +105,30 @@ def frame(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+def encoder_response(
+    identity: Identity, final_usage: dict[str, Any], ec_transfer_params: dict[str, Any]
+) -> dict[str, Any]:
+    """The body of an encoder's answer: no choice, but where the embeddings are."""
+    return {
+        "id": identity.response_id,
+        "object": "chat.completion",
+        "created": identity.created,
+        "model": identity.model,
+        "choices": [],
+        "usage": final_usage,
+        "kv_transfer_params": None,
+        "ec_transfer_params": ec_transfer_params,
+    }
+
+
 def full_response(
-    identity: Identity, text: str, finish_reason: str, final_usage: dict[str, Any], *, chat: bool
+    identity: Identity,
+    text: str,
+    finish_reason: str,
+    final_usage: dict[str, Any],
+    *,
+    chat: bool,
+    kv_transfer_params: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The body of an answer that is not streamed."""
     choice: dict[str, Any] = {"index": 0}
@@ -132,5 +154,5 @@ def full_response(
         "service_tier": None,
         "system_fingerprint": identity.fingerprint,
         "usage": final_usage | {"completion_tokens_details": None},
-        "kv_transfer_params": None,
+        "kv_transfer_params": kv_transfer_params,
     }

@@ -22,6 +22,8 @@ END_OF_MESSAGE = 0xFFFF_FFFF
 _ROLE_BASE = 0xFFFF_FE00
 _ROLES = {"system": 0, "developer": 1, "user": 2, "assistant": 3, "tool": 4, "function": 5, "tools": 6}
 _OTHER_ROLE = 7
+START_OF_IMAGE = 0xFFFF_FF00
+END_OF_IMAGE = 0xFFFF_FF01
 MAX_TOKEN_ID = 0xFFFF_FFFF
 
 
@@ -36,17 +38,27 @@ def tokenize_messages(messages: Iterable[tuple[str, str]], tools: list[dict[str,
 
     Each message costs its text and two special tokens, the opening one; tools count as a message of their JSON.
     """
+    return tokenize_turns(((role, [tokenize(text)]) for role, text in messages), tools)
+
+
+def tokenize_turns(turns: Iterable[tuple[str, Iterable[Tokens]]], tools: list[dict[str, Any]] | None = None) -> Tokens:
+    """The same for messages of (role, parts), whose parts are tokens already."""
     parts: list[Tokens] = []
     if tools:
-        parts += _message("tools", json.dumps(tools, sort_keys=True, separators=(",", ":")))
-    for role, text in messages:
-        parts += _message(role, text)
+        parts += _message("tools", [tokenize(json.dumps(tools, sort_keys=True, separators=(",", ":")))])
+    for role, content in turns:
+        parts += _message(role, content)
     parts.append(_special(_role("assistant")))
     return np.concatenate(parts)
 
 
-def _message(role: str, text: str) -> list[Tokens]:
-    return [_special(_role(role)), tokenize(text), _special(END_OF_MESSAGE)]
+def framed_image(placeholder: Tokens) -> Tokens:
+    """An image's tokens between the two that mark its ends."""
+    return np.concatenate([_special(START_OF_IMAGE), placeholder, _special(END_OF_IMAGE)])
+
+
+def _message(role: str, content: Iterable[Tokens]) -> list[Tokens]:
+    return [_special(_role(role)), *content, _special(END_OF_MESSAGE)]
 
 
 def _role(role: str) -> int:
