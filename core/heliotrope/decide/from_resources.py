@@ -183,6 +183,17 @@ def embodied(variant: WorkloadVariant) -> Embodied | None:
     return Embodied(grams_co2e=float(carbon.grams_co2e), lifetime_seconds=carbon.lifetime.total_seconds())
 
 
+def power_limit_watts(variant: WorkloadVariant) -> float | None:
+    """What the accelerators of one replica may draw together: the limit chosen for them, else the highest that may be
+    set; None where the variant states neither."""
+    spec, status = variant.spec, variant.status
+    chosen = () if status is None else status.chosen_power
+    watts = max((each.watts for each in chosen if each.watts is not None), default=None)
+    if watts is None and spec.watt_range is not None:
+        watts = spec.watt_range.max_watts
+    return None if watts is None else float(watts * spec.accelerator.count)
+
+
 def hardware(variant: WorkloadVariant) -> Hardware:
     """What one replica of a variant runs on."""
     spec = variant.spec

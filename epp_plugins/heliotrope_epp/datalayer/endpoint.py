@@ -52,6 +52,8 @@ class Traits:
     currency: str | None = None
     """Of the price."""
     embodied: Embodied | None = None
+    power_limit_watts: float | None = None
+    """Of all its accelerators together, as its variant states it."""
     hardware: Hardware | None = None
     hardware_row: FloatColumn = field(default_factory=lambda: UNKNOWN_HARDWARE, compare=False, repr=False)
     """`heliotrope.decide.rows.describe` of its hardware."""
@@ -85,6 +87,12 @@ class EngineMetrics:
     """The energy counter of each accelerator on the page, in whole mJ; None: not a number."""
     power_watts: float | None = None
     """Of all its accelerators together."""
+    power_limit_watts: float | None = None
+    """What they may draw together."""
+    throttled: bool | None = None
+    """An accelerator is slowed down by its power cap, heat or a power brake."""
     sm_clock_mhz: float | None = None
     """Mean over its accelerators."""
+    preemptions_total: float | None = None
+    """Requests put back into the queue because KV memory ran out; they are prefilled again."""
     asleep: bool | None = None

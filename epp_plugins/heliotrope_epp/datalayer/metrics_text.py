@@ -19,6 +19,13 @@ ENERGY_COUNTER = b"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 """Cumulative, in mJ, one series per accelerator (DCGM's name and unit)."""
 POWER = b"DCGM_FI_DEV_POWER_USAGE"
 """In W, one series per accelerator."""
+POWER_LIMIT = b"DCGM_FI_DEV_POWER_MGMT_LIMIT"
+"""In W, one series per accelerator."""
+CLOCK_EVENTS = (b"DCGM_FI_DEV_CLOCKS_EVENT_REASONS", b"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")
+"""Bits of NVML, one series per accelerator; the second is what DCGM called it before version 3.3."""
+THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+"""Of those bits: software power cap, hardware slowdown, software and hardware thermal slowdown, power brake. The others
+(idle, set clocks, synchronised boost, display) take nothing away that was wanted."""
 SM_CLOCK = b"DCGM_FI_DEV_SM_CLOCK"
 """In MHz, one series per accelerator."""
 
@@ -48,6 +55,7 @@ class MetricNames:
     first_tokens: bytes | None = None
     iterations: bytes | None = None
     sleep_state: bytes | None = None
+    preemptions: bytes | None = None
 
 
 VLLM = MetricNames(
@@ -66,6 +74,7 @@ VLLM = MetricNames(
     # A histogram in spite of its name: one observation per step, of the tokens in it.
     iterations=b"vllm:iteration_tokens_total_count",
     sleep_state=b"vllm:engine_sleep_state",
+    preemptions=b"vllm:num_preemptions_total",
 )
 
 SGLANG = MetricNames(
@@ -110,6 +119,9 @@ def engine_metrics(page: bytes, names: MetricNames, scraped_s: float) -> EngineM
         energy_millijoules=_total(page, ENERGY_COUNTER),
         accelerators=_accelerators(page),
         power_watts=_total(page, POWER),
+        power_limit_watts=_total(page, POWER_LIMIT),
+        throttled=_throttled(page),
+        preemptions_total=_total(page, names.preemptions),
         sm_clock_mhz=_mean(page, SM_CLOCK),
         asleep=_asleep(page, names),
     )
@@ -217,3 +229,13 @@ def _asleep(page: bytes, names: MetricNames) -> bool | None:
     awake = [value for labels, value in _samples(page, names.sleep_state) if b'sleep_state="awake"' in labels]
     known = [value for value in awake if value is not None]
     return any(value == 0.0 for value in known) if known else None
+
+
+def _throttled(page: bytes) -> bool | None:
+    """True as soon as one accelerator is; None where none of them tells."""
+    for name in CLOCK_EVENTS:
+        reasons = [whole(text) for _, text in samples(page, name)]
+        known = [bits for bits in reasons if bits is not None]
+        if known:
+            return any(bits & THROTTLED for bits in known)
+    return None

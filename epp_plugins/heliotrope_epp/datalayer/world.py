@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
 from heliotrope.decide.candidates import Embodied, FloatColumn, Hardware
-from heliotrope.decide.from_resources import decision_policy, embodied, engine_model, hardware
+from heliotrope.decide.from_resources import decision_policy, embodied, engine_model, hardware, power_limit_watts
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.rows import describe
 from heliotrope.engine.model import EngineModel
@@ -49,10 +49,6 @@ def resolve(resources: Resources, pool: PoolRef | None, profiles: Mapping[str, E
     variants = _resolved_variants(resources.variants, regions, profiles, problems)
     claims = _claims(resources.regions, problems)
     holding, losers = effective_policy(resources.policies, pool)
-    if holding is not None and holding.spec.objective.weights.risk > 0.0:
-        problems.append(
-            f"CarbonPolicy {_qualified(holding)}: spec.objective.weights.risk: no estimate of risk exists yet"
-        )
     return World(
         endpoints=resources.endpoints,
         traits={
@@ -165,6 +161,7 @@ def _traits(
         price_per_hour=variant.price_per_hour,
         currency=None if variant.price_per_hour is None else spec.currency,
         embodied=variant.embodied,
+        power_limit_watts=power_limit_watts(variant.resource),
         hardware=variant.hardware,
         hardware_row=variant.hardware_row,
     )

@@ -10,7 +10,7 @@ from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.pipeline import ScheduleResult
 from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace
-from heliotrope_epp.transport.interface import Report
+from heliotrope_epp.transport.interface import Cause, Report
 
 
 def routed_context(
@@ -92,6 +92,19 @@ def finished_request(
         tpot_slo_seconds=ctx.tpot_slo_seconds,
         trace=ctx.trace.context,
     )
+
+
+def failure_of(report: Report) -> float | None:
+    """How far the end of a request is the endpoint's failure, in [0, 1]; None: it says nothing of the endpoint.
+
+    An answer of 500 or more is one, a gateway's timeout (504) among them. A broken exchange may be the client's or the
+    engine's doing, and Envoy does not say whose, so it counts half.
+    """
+    if report.cause in (Cause.SHUTDOWN, Cause.PROTOCOL):
+        return None
+    if report.status is not None and report.status >= 500:
+        return 1.0
+    return 0.5 if report.cause is Cause.DISCONNECTED else 0.0
 
 
 def _expected(decision: Decision, row: int) -> Expected:

@@ -18,8 +18,10 @@ from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
 from heliotrope.decide.plans import with_kv_plans
+from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.session import with_session
+from heliotrope.decide.standing import UNKNOWN_STANDING, Standing
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.plugins.context import CarbonContext
 from heliotrope_epp.plugins.interface import LlmRequest, Options, Pick
@@ -67,9 +69,14 @@ class CarbonPicker:
         scores: FloatColumn,
         now_unix_s: float,
         assignment: Assignment = UNASSIGNED,
+        policy: DecisionPolicy | None = None,
+        standing: Standing = UNKNOWN_STANDING,
     ) -> Decision | None:
-        """What the attached policy decides, whether or not it is enforced; None without a policy."""
-        policy = self._context.policy()
+        """What the attached policy decides, whether or not it is enforced; None without a policy.
+
+        `policy` is the one that holds for this request (`heliotrope.decide.resolve`); by default the attached one.
+        """
+        policy = policy or self._context.policy()
         if policy is None:
             return None
         fixed = self._fixed.of(options)
@@ -81,7 +88,13 @@ class CarbonPicker:
             last_served=_last_served(request, fixed.endpoints),
         )
         decision = decide(
-            request_profile(request), candidates, policy, now_unix_s, assignment=assignment, models=self._models()
+            request_profile(request),
+            candidates,
+            policy,
+            now_unix_s,
+            assignment=assignment,
+            models=self._models(),
+            standing=standing,
         )
         session = request.session
         if session is None:
@@ -95,9 +108,11 @@ class CarbonPicker:
         scores: FloatColumn,
         now_unix_s: float,
         assignment: Assignment = UNASSIGNED,
+        policy: DecisionPolicy | None = None,
+        standing: Standing = UNKNOWN_STANDING,
     ) -> Pick:
         """Choose by the policy, with fallbacks by score among the endpoints that its hard constraints allow."""
-        decision = self.evaluate(request, options, scores, now_unix_s, assignment)
+        decision = self.evaluate(request, options, scores, now_unix_s, assignment, policy, standing)
         if decision is None or not decision.policy.enforce:
             order = best_first(scores, self._random)
             return Pick(tuple(options[i] for i in order[: self._count]), decision=decision)

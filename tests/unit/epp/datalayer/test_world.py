@@ -200,15 +200,11 @@ def test_a_folder_is_a_pool_of_its_own_and_goes_by_namespace_and_name() -> None:
 
 
 def test_what_this_version_cannot_honour_is_said() -> None:
-    risky = policy("a", objective={"mode": "Weighted", "weights": {"carbon": "1", "risk": "0.5"}})
     engines = [endpoint("a" * (i + 1), {"llm-d.ai/engine-type": kind}) for i, kind in enumerate(("sglang", "triton"))]
 
-    world = resolve(Resources(endpoints=tuple(engines), policies=(risky,)), POOL, PROFILES)
+    world = resolve(Resources(endpoints=tuple(engines)), POOL, PROFILES)
 
-    assert world.problems == (
-        "CarbonPolicy llm/a: spec.objective.weights.risk: no estimate of risk exists yet",
-        "endpoint llm/aa: label llm-d.ai/engine-type: 'triton' is read as vllm",
-    )
+    assert world.problems == ("endpoint llm/aa: label llm-d.ai/engine-type: 'triton' is read as vllm",)
 
 
 def test_equal_engines_of_several_variants_are_one_object() -> None:
