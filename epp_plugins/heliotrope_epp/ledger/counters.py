@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from heliotrope.carbon.footprint import Draw, Footprint, footprint
 from heliotrope.units import joules_from_millijoules
 from heliotrope_epp.clock import Clock
-from heliotrope_epp.ledger.labels import OTHER, LabelCap
+from heliotrope_epp.labels import OTHER, LabelCap
 from heliotrope_epp.ledger.places import Place, Places
 from heliotrope_epp.ledger.rows import Line
 from heliotrope_epp.ledger.writer import Health

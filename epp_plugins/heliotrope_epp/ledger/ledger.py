@@ -5,8 +5,8 @@ from math import isfinite
 
 from heliotrope.units import SECONDS_PER_HOUR
 from heliotrope_epp.clock import Clock
+from heliotrope_epp.labels import LabelCap
 from heliotrope_epp.ledger.entries import Entry, RequestLabels, interval_entries, request_entries
-from heliotrope_epp.ledger.labels import LabelCap
 from heliotrope_epp.ledger.places import Places
 from heliotrope_epp.ledger.rows import Amounts, Key, Line, Site
 from heliotrope_epp.ledger.settings import LedgerSettings

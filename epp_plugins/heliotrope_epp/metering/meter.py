@@ -21,7 +21,7 @@ from heliotrope_epp.metering.ratios import TokenRatios
 from heliotrope_epp.metering.settings import MeteringSettings
 from heliotrope_epp.metering.timeline import Timeline
 from heliotrope_epp.metering.totals import Totals, WithoutEnergy
-from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
+from heliotrope_epp.outcomes.energy import RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 from heliotrope_epp.outcomes.meter import Routed
 from heliotrope_epp.outcomes.sinks import Sinks
@@ -237,7 +237,7 @@ class EnergyMeter:
             stranger=group.stranger,
             refused=self.totals.refused,
             now_s=now_s,
-            metered=self._metered,
+            metered=self._sinks.metered,
             unix_offset_s=lambda: self._clock.unix() - self._clock.monotonic(),
         )
         self._group_of |= dict.fromkeys(members, group)
@@ -306,10 +306,6 @@ class EnergyMeter:
     def _tell_without(self, request: FinishedRequest, reason: WithoutEnergy) -> None:
         self.totals.add_without(reason)
         self._sinks.measured(request, None)
-
-    def _metered(self, interval: MeteredInterval) -> None:
-        self.totals.add(interval)
-        self._sinks.metered(interval)
 
     def _weights(self, state: EndpointState) -> OnlineWeights:
         """Engines of one kind learn together."""

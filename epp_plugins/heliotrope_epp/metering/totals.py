@@ -1,4 +1,4 @@
-"""What metering came to since the start of the picker, and its Prometheus metrics."""
+"""How metering went since the start of the picker, and its Prometheus metrics; joules are counted by the ledger's."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,10 +9,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from heliotrope.engine.counters import Refusal
-from heliotrope.units import joules_from_millijoules
-from heliotrope_epp.outcomes.energy import MeteredInterval
-
-UNKNOWN = "unknown"
 
 
 class WithoutEnergy(StrEnum):
@@ -32,24 +28,11 @@ class WithoutEnergy(StrEnum):
 class Totals:
     """Counts since the start."""
 
-    millijoules: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By region and line: `requests`, `others`, `idle`, `unattributed`."""
     refused: dict[Refusal, int] = field(default_factory=dict)
     without: dict[WithoutEnergy, int] = field(default_factory=dict)
     with_energy: int = 0
     failures: int = 0
     """Looks that ended in a defect."""
-
-    def add(self, interval: MeteredInterval) -> None:
-        """Count an interval."""
-        region = interval.region or UNKNOWN
-        for line, millijoules in (
-            ("requests", interval.requests_millijoules),
-            ("others", interval.others_millijoules),
-            ("idle", interval.idle_millijoules),
-            ("unattributed", interval.unattributed_millijoules),
-        ):
-            self.millijoules[region, line] = self.millijoules.get((region, line), 0) + millijoules
 
     def add_without(self, reason: WithoutEnergy) -> None:
         """Count a request."""
@@ -69,14 +52,6 @@ class MeteringCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All families."""
         totals = self._totals
-        joules = CounterMetricFamily(
-            "heliotrope_metered_joules",
-            "Energy that accelerators' counters showed: of this picker's requests, of others', idle, or nobody's.",
-            labels=["region", "line"],
-        )
-        for (region, line), millijoules in totals.millijoules.items():
-            joules.add_metric([region, line], joules_from_millijoules(float(millijoules)))
-        yield joules
         refused = CounterMetricFamily(
             "heliotrope_refused_energy_readings",
             "Readings of energy counters that were not believed.",

@@ -11,13 +11,13 @@ from prometheus_client.registry import Collector
 from heliotrope.carbon.signal import Freshness
 from heliotrope.decide.candidates import RegionView
 from heliotrope.decide.holdout import OTHER_CLASS
+from heliotrope_epp.labels import LabelCap
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.pipeline import ScheduleResult
 from heliotrope_epp.transport.interface import Report, Stats
 
 MAX_MODEL_LABELS = 100
-OTHER = "other"
 UNKNOWN = "unknown"
 LATENCY_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20, 60)
 PER_TOKEN_BUCKETS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1)
@@ -28,7 +28,7 @@ class Metrics:
     """The counters that the director moves. Client-chosen model names are capped, the rest counts as `other`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._models: set[str] = set()
+        self._models = LabelCap(MAX_MODEL_LABELS)
         self._requests = Counter(
             "heliotrope_requests",
             "Routed requests that ended.",
@@ -147,7 +147,8 @@ class Metrics:
         """A routed request ended."""
         where = region or UNKNOWN
         code = UNKNOWN if report.status is None else str(report.status)
-        self._requests.labels(self._model(request), where, code, report.cause.value).inc()
+        model = UNKNOWN if request is None else self._models.of(request.model)
+        self._requests.labels(model, where, code, report.cause.value).inc()
         if request is not None and request.streaming and report.first_s is not None and report.status == 200:
             self._ttft.labels(where).observe(report.first_s - report.routed_s)
             if usage is not None and usage.completion_tokens > 1 and report.last_s is not None:
@@ -156,15 +157,6 @@ class Metrics:
             self._prompt_tokens.labels(where).inc(max(usage.prompt_tokens, 0))
             self._output_tokens.labels(where).inc(max(usage.completion_tokens, 0))
             self._cached_tokens.labels(where).inc(max(usage.cached_tokens or 0, 0))
-
-    def _model(self, request: LlmRequest | None) -> str:
-        if request is None:
-            return UNKNOWN
-        if request.model not in self._models:
-            if len(self._models) >= MAX_MODEL_LABELS:
-                return OTHER
-            self._models.add(request.model)
-        return request.model
 
 
 class StateCollector(Collector):

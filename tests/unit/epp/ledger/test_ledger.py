@@ -2,7 +2,7 @@ from pathlib import Path
 
 from tests.unit.epp.ledger.builders import NOW, clock, drew, finished, metered, settings, store
 
-from heliotrope_epp.ledger.labels import MAX_LENGTH, OTHER, LabelCap
+from heliotrope_epp.labels import OTHER
 from heliotrope_epp.ledger.ledger import Ledger
 from heliotrope_epp.ledger.places import Places
 from heliotrope_epp.ledger.rows import Line
@@ -30,17 +30,6 @@ def test_tenants_models_and_classes_beyond_the_limit_are_other(tmp_path: Path) -
     assert {key.tenant for key in keys} == {"t0", "t1", OTHER}
     assert {key.model for key in keys} == {"m0", "m1", OTHER}
     assert {key.request_class for key in keys} == {"c0", "c1", OTHER}
-
-
-def test_a_long_name_is_cut() -> None:
-    assert LabelCap(1).of("x" * 1_000) == "x" * MAX_LENGTH
-
-
-def test_a_name_that_cannot_be_written_down_is_made_one_that_can() -> None:
-    cap = LabelCap(1)
-    assert cap.of("a\ud800b") == "a?b"
-    assert cap.of("a\ud800b") == "a?b"
-    assert cap.of("a?b") == "a?b"
 
 
 def test_rows_beyond_the_limit_are_unrecorded_and_their_energy_is_kept(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
 
 from heliotrope.carbon.signal import ABSENT, CarbonSignal, EmissionFactor, Reading, SignalType
 from heliotrope.decide.candidates import RegionView
@@ -77,3 +78,22 @@ def test_a_request_that_died_has_no_code_and_no_latency() -> None:
     labels = {"model": "m", "region": "unknown", "code": "unknown", "cause": "disconnected"}
     assert registry.get_sample_value("heliotrope_requests_total", labels) == 1
     assert registry.get_sample_value("heliotrope_time_to_first_token_seconds_sum", {"region": "unknown"}) is None
+
+
+def test_models_beyond_the_largest_number_are_other_and_any_name_leaves_the_page_readable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("heliotrope_epp.telemetry.metrics.MAX_MODEL_LABELS", 2)
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    report = Report(200, {}, None, 1, 1, 0.0, 1.0, None, None, 2.4, b"", Cause.COMPLETE)
+    for name in ("m\ud800", "a", "b", "c", "a"):
+        metrics.finished(LlmRequest("r", "/", name, b"", 10, None, 100.0, False), None, report, None)
+    generate_latest(registry)
+    counts = {
+        sample.labels["model"]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "heliotrope_requests_total"
+    }
+    assert counts == {"m?": 1, "a": 2, "other": 2}
