@@ -100,6 +100,12 @@ class Candidates:
     """Sequences in the batch, smoothed (`heliotrope.predict.recent_load`)."""
     recent_prompt_tokens_per_second: FloatColumn
     """Prompt tokens that the engine computes for everybody, smoothed likewise."""
+    waiting_squared_tokens: FloatColumn
+    """Σ n² over the prompts that wait."""
+    step_seconds: FloatColumn
+    """How long the running step has run (`heliotrope.predict.step_phase`)."""
+    step_prefills: FloatColumn
+    """1 where it computes prompts, 0 where it decodes."""
     kv_actions: tuple[KvAction, ...]
     kv_sources: tuple[str | None, ...]
     """The endpoint that blocks are pulled from; None where the plan pulls none."""

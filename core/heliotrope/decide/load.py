@@ -51,11 +51,19 @@ class Fact(IntEnum):
     RECENT_PROMPT_RATE = 20
     NEXT_DUE_S = 21
     """When the first of those that wait unseen is taken to wait no longer; infinite without any."""
+    OWN_WAITING_SQUARED_TOKENS = 22
+    """Σ n² over the own prompts that wait, as prefill's attention costs."""
+    STEP_BEGAN_S = 23
+    """When the running step began (`heliotrope.predict.step_phase`); NaN: nobody knows."""
+    STEP_PREFILLS = 24
+    """1 if it computes prompts, else 0."""
 
 
 FACTS = len(Fact)
 DUTY_TIME_CONSTANT_SECONDS = 5.0
 LONGEST_DUTY = 0.95
+LONGEST_STEP_SECONDS = 5.0
+"""A step that seems to have run longer has ended without anybody here having seen it."""
 
 
 class Column(IntEnum):
@@ -75,6 +83,9 @@ class Column(IntEnum):
     SECONDS_SINCE_PIECE = 11
     RECENT_RUNNING = 12
     RECENT_PROMPT_TOKENS_PER_SECOND = 13
+    WAITING_SQUARED_TOKENS = 14
+    STEP_SECONDS = 15
+    STEP_PREFILLS = 16
 
 
 COLUMNS = len(Column)
@@ -159,6 +170,21 @@ class Loads:
     def recent_prompt_tokens_per_second(self) -> FloatColumn:
         """Prompt tokens that the engine computes for everybody, smoothed likewise."""
         return self._line(Column.RECENT_PROMPT_TOKENS_PER_SECOND)
+
+    @property
+    def waiting_squared_tokens(self) -> FloatColumn:
+        """Σ n² over the prompts that wait."""
+        return self._line(Column.WAITING_SQUARED_TOKENS)
+
+    @property
+    def step_seconds(self) -> FloatColumn:
+        """How long the running step has run (`heliotrope.predict.step_phase`); NaN where nobody knows."""
+        return self._line(Column.STEP_SECONDS)
+
+    @property
+    def step_prefills(self) -> FloatColumn:
+        """1 where it computes prompts, 0 where it decodes; NaN where nobody knows."""
+        return self._line(Column.STEP_PREFILLS)
 
     def rows(self, rows: "np.typing.NDArray[np.intp]") -> "Loads":
         """Those of some endpoints, in this order."""

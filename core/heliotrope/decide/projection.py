@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope.compiled import compiled
-from heliotrope.decide.load import DUTY_TIME_CONSTANT_SECONDS, LONGEST_DUTY, Column, Fact
+from heliotrope.decide.load import DUTY_TIME_CONSTANT_SECONDS, LONGEST_DUTY, LONGEST_STEP_SECONDS, Column, Fact
 
 Matrix = NDArray[np.float64]
 
@@ -26,6 +26,9 @@ _TOKENS_SINCE_SCRAPE = int(Fact.TOKENS_SINCE_SCRAPE)
 _PREFILL_SECONDS = int(Fact.PREFILL_SECONDS)
 _PREFILL_AS_OF_S = int(Fact.PREFILL_AS_OF_S)
 _PIECE_S = int(Fact.PIECE_S)
+_OWN_WAITING_SQUARES = int(Fact.OWN_WAITING_SQUARED_TOKENS)
+_STEP_BEGAN_S = int(Fact.STEP_BEGAN_S)
+_STEP_PREFILLS = int(Fact.STEP_PREFILLS)
 
 _AS_THEY_ARE = (
     (int(Column.KV_CAPACITY_TOKENS), int(Fact.KV_CAPACITY_TOKENS)),
@@ -43,6 +46,9 @@ _TO_DUTY = int(Column.PREFILL_DUTY)
 _TO_PREFILL_TOKENS = int(Column.PREFILL_TOKENS_IN_FLIGHT)
 _TO_DECODE_TOKENS = int(Column.DECODE_TOKENS_IN_FLIGHT)
 _TO_SINCE_PIECE = int(Column.SECONDS_SINCE_PIECE)
+_TO_SQUARES = int(Column.WAITING_SQUARED_TOKENS)
+_TO_STEP_SECONDS = int(Column.STEP_SECONDS)
+_TO_STEP_PREFILLS = int(Column.STEP_PREFILLS)
 
 
 @compiled
@@ -78,5 +84,10 @@ def fill(facts: Matrix, now_s: float, stale_after_s: float, loads: Matrix) -> No
         loads[_TO_PREFILL_TOKENS, i] = f[_OWN_WAITING_TOKENS]
         loads[_TO_DECODE_TOKENS, i] = max(f[_OUTPUT_TOKENS], 0.0)
         loads[_TO_SINCE_PIECE, i] = now_s - f[_PIECE_S]
+        loads[_TO_SQUARES, i] = f[_OWN_WAITING_SQUARES] + others_waiting * mean_prompt * mean_prompt
+        step = now_s - f[_STEP_BEGAN_S]
+        known = f[_OWN] > 0.0 and 0.0 <= step <= LONGEST_STEP_SECONDS
+        loads[_TO_STEP_SECONDS, i] = step if known else np.nan
+        loads[_TO_STEP_PREFILLS, i] = f[_STEP_PREFILLS] if known else np.nan
         for to, of in _AS_THEY_ARE:
             loads[to, i] = f[of]

@@ -91,5 +91,8 @@ def decision_rows(
             seconds_since_piece=candidates.seconds_since_piece,
             recent_running=candidates.recent_running,
             recent_prompt_tokens_per_second=candidates.recent_prompt_tokens_per_second,
+            waiting_squared_tokens=candidates.waiting_squared_tokens,
+            step_seconds=candidates.step_seconds,
+            step_prefills=candidates.step_prefills,
         ),
     )

@@ -85,6 +85,9 @@ FEATURES = (
     Feature("seconds_since_piece", "s", Group.STATE),
     Feature("recent_running", "requests", Group.STATE),
     Feature("recent_prompt_tokens_per_second", "tokens/s", Group.STATE),
+    Feature("waiting_squared_tokens", "tokens²", Group.STATE),
+    Feature("step_seconds", "s", Group.STATE),
+    Feature("step_prefills", "0 or 1", Group.STATE),
     Feature("sm_clock_mhz", "MHz", Group.POWER),
     Feature("power_watts", "W", Group.POWER),
     Feature("analytic_ttft_seconds", "s", Group.ANALYTIC),
@@ -236,6 +239,12 @@ class EndpointInputs:
     """Sequences in the batch, smoothed (`heliotrope.predict.recent_load`)."""
     recent_prompt_tokens_per_second: FloatColumn | float = NAN
     """Prompt tokens that the engine computes for everybody, smoothed likewise."""
+    waiting_squared_tokens: FloatColumn | float = NAN
+    """Σ n² over the prompts that wait."""
+    step_seconds: FloatColumn | float = NAN
+    """How long the running step has run (`heliotrope.predict.step_phase`)."""
+    step_prefills: FloatColumn | float = NAN
+    """1 where it computes prompts, 0 where it decodes."""
 
 
 def request_rows(request: RequestInputs, endpoints: EndpointInputs) -> Matrix:
@@ -271,12 +280,15 @@ def request_rows(request: RequestInputs, endpoints: EndpointInputs) -> Matrix:
     columns[16] = endpoints.seconds_since_piece
     columns[17] = endpoints.recent_running
     columns[18] = endpoints.recent_prompt_tokens_per_second
-    columns[19] = endpoints.sm_clock_mhz
-    columns[20] = endpoints.power_watts
-    columns[21] = endpoints.analytic_ttft_seconds
-    columns[22] = endpoints.analytic_tpot_seconds
-    columns[23] = endpoints.analytic_request_joules
-    columns[24] = endpoints.analytic_prefill_joules
+    columns[19] = endpoints.waiting_squared_tokens
+    columns[20] = endpoints.step_seconds
+    columns[21] = endpoints.step_prefills
+    columns[22] = endpoints.sm_clock_mhz
+    columns[23] = endpoints.power_watts
+    columns[24] = endpoints.analytic_ttft_seconds
+    columns[25] = endpoints.analytic_tpot_seconds
+    columns[26] = endpoints.analytic_request_joules
+    columns[27] = endpoints.analytic_prefill_joules
     rows[:, _HARDWARE:] = hardware
     return rows
 

@@ -8,6 +8,7 @@ from itertools import count
 from math import exp, inf, nan
 
 from heliotrope.decide.load import DUTY_TIME_CONSTANT_SECONDS, FACTS, Fact
+from heliotrope.predict.step_phase import UNKNOWN_PHASE, StepPhase, after_piece, begun
 
 _SLACK = 64
 """Requests that ended before their first token was due may stay in the queue of what falls due, up to this many."""
@@ -41,6 +42,7 @@ class InFlight:
         self._before_first: dict[Dispatch, None] = {}
         self._due: list[tuple[float, int, Dispatch]] = []
         self._order = count()
+        self._phase = UNKNOWN_PHASE
 
     def __len__(self) -> int:
         return len(self._open)
@@ -48,6 +50,8 @@ class InFlight:
     def add(self, dispatch: Dispatch, prefill_seconds: float) -> None:
         """A request was dispatched; `prefill_seconds` is what its prefill is expected to occupy the engine for."""
         facts, at_s = self._facts, dispatch.dispatched_s
+        if not self._open:
+            self._now_in(begun(at_s))
         self._open[dispatch] = None
         facts[Fact.OWN] += 1.0
         facts[Fact.PROMPT_TOKENS] += dispatch.prompt_tokens
@@ -63,6 +67,7 @@ class InFlight:
         self._before_first[dispatch] = None
         facts[Fact.OWN_WAITING] += 1.0
         facts[Fact.OWN_WAITING_TOKENS] += dispatch.uncached_tokens
+        facts[Fact.OWN_WAITING_SQUARED_TOKENS] += dispatch.uncached_tokens**2
         if not dispatch.streams:
             self._falls_due(dispatch)
 
@@ -81,8 +86,11 @@ class InFlight:
 
     def piece(self, dispatch: Dispatch, now_s: float) -> None:
         """A piece of its answer has arrived: it waits no longer, and a step of the engine ended just before."""
-        self._facts[Fact.PIECE_S] = now_s
+        facts = self._facts
+        facts[Fact.PIECE_S] = now_s
+        first = dispatch in self._before_first
         self._waits_no_longer(dispatch)
+        self._now_in(after_piece(self._phase, now_s, first=first, oldest_waiting_s=facts[Fact.OLDEST_WAITING_S]))
 
     def expire(self, now_s: float) -> None:
         """Those whose first token nobody sees wait no longer than until it is due."""
@@ -97,6 +105,11 @@ class InFlight:
                 break
             yield dispatch
 
+    def _now_in(self, phase: StepPhase) -> None:
+        self._phase = phase
+        self._facts[Fact.STEP_BEGAN_S] = phase.began_s
+        self._facts[Fact.STEP_PREFILLS] = float(phase.prefilling)
+
     def _waits_no_longer(self, dispatch: Dispatch) -> None:
         waiting, facts = self._before_first, self._facts
         if dispatch not in waiting:
@@ -105,6 +118,8 @@ class InFlight:
         facts[Fact.OWN_WAITING] -= 1.0
         # Sums of what is no whole number drift, but never past the moment when nothing waits.
         facts[Fact.OWN_WAITING_TOKENS] = facts[Fact.OWN_WAITING_TOKENS] - dispatch.uncached_tokens if waiting else 0.0
+        squares = facts[Fact.OWN_WAITING_SQUARED_TOKENS] - dispatch.uncached_tokens**2
+        facts[Fact.OWN_WAITING_SQUARED_TOKENS] = squares if waiting else 0.0
         facts[Fact.OLDEST_WAITING_S] = next(iter(waiting)).dispatched_s if waiting else nan
 
     def _falls_due(self, dispatch: Dispatch) -> None:
@@ -124,6 +139,8 @@ def no_facts() -> "array[float]":
         Fact.OWN,
         Fact.OWN_WAITING,
         Fact.OWN_WAITING_TOKENS,
+        Fact.OWN_WAITING_SQUARED_TOKENS,
+        Fact.STEP_PREFILLS,
         Fact.PROMPT_TOKENS,
         Fact.OUTPUT_TOKENS,
         Fact.TOKENS_SINCE_SCRAPE,

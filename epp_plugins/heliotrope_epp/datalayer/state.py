@@ -37,6 +37,12 @@ class Load:
     """Sequences in the batch, smoothed (`heliotrope.predict.recent_load`)."""
     recent_prompt_tokens_per_second: float = NAN
     """Prompt tokens that the engine computes for everybody, smoothed likewise."""
+    waiting_squared_tokens: float = NAN
+    """Σ n² over the prompts that wait."""
+    step_seconds: float = NAN
+    """How long the running step has run (`heliotrope.predict.step_phase`)."""
+    step_prefills: float = NAN
+    """1 if it computes prompts, 0 if it decodes."""
 
     @property
     def requests(self) -> float:

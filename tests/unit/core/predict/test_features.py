@@ -65,6 +65,9 @@ ENDPOINTS = EndpointInputs(
     seconds_since_piece=np.array([0.01, NAN, 0.03]),
     recent_running=np.array([3.5, 4.5, NAN]),
     recent_prompt_tokens_per_second=np.array([800.0, NAN, 900.0]),
+    waiting_squared_tokens=np.array([1e4, 2e4, 0.0]),
+    step_seconds=np.array([0.01, NAN, 0.02]),
+    step_prefills=np.array([1.0, NAN, 0.0]),
 )
 
 
@@ -95,6 +98,9 @@ def test_every_column_holds_what_its_name_says() -> None:
         "seconds_since_piece": [0.01, NAN, 0.03],
         "recent_running": [3.5, 4.5, NAN],
         "recent_prompt_tokens_per_second": [800.0, NAN, 900.0],
+        "waiting_squared_tokens": [1e4, 2e4, 0.0],
+        "step_seconds": [0.01, NAN, 0.02],
+        "step_prefills": [1.0, NAN, 0.0],
         "sm_clock_mhz": [1_410.0] * 3,
         "power_watts": [300.0, NAN, NAN],
         "analytic_ttft_seconds": [0.25, 0.5, NAN],
