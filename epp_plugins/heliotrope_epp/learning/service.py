@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from heliotrope.predict.bundle import Bundle
 from heliotrope.predict.features import FloatColumn
 from heliotrope.predict.models import LearnedModels
-from heliotrope.predict.targets import REQUESTS, Table
+from heliotrope.predict.targets import REQUESTS, STEPS, Table
 from heliotrope.unknown import finite_or_none
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.learning import wire
@@ -185,6 +185,7 @@ class TrainerService:
         received = await asyncio.to_thread(wire.decode, body, self._clock.unix())
         self._trainer.add(received.samples)
         self._progress.accepted += len(received.samples)
+        self._progress.steps += sum(sample.table is STEPS for sample in received.samples)
         self._progress.refused.update(received.refused)
         return web.json_response({"accepted": len(received.samples), "refused": received.refused})
 

@@ -31,9 +31,9 @@ class Progress:
     refused: Counter[str] = field(default_factory=Counter)
     """By `heliotrope.predict.sample.Refusal`."""
     steps: int = 0
-    """Of the accepted samples those of an engine's steps; counted by pickers only, as is the next one."""
+    """Of the accepted samples those of engines' steps."""
     refused_intervals: Counter[str] = field(default_factory=Counter)
-    """By `heliotrope_epp.outcomes.energy.NoSteps` or `heliotrope.predict.sample.Refusal`."""
+    """By `heliotrope_epp.outcomes.energy.NoSteps` or `heliotrope.predict.sample.Refusal`; a trainer sees none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ async def test_steps_of_two_pickers_make_one_model(tmp_path: Path) -> None:
         status = await said(process, "/data/status")
         assert status["windows"]["steps"]["samples"] == 400  # type: ignore[index]
         assert one.document()["samples"]["steps"] == 200
+        assert (await said(process, "/debug/state"))["samples"]["steps"] == 400  # type: ignore[index]
 
 
 async def test_a_training_that_is_killed_is_tried_again(tmp_path: Path) -> None:

@@ -155,6 +155,24 @@ def test_accelerators_that_are_not_an_engines_own_give_none(owners: set[tuple[st
     assert found == {expected}
 
 
+def test_steps_between_readings_of_a_node_are_shared_out_by_time() -> None:
+    played = Played("a", engine=ENGINE, node="10.9.9.9")
+    counted, sent = played.counted[A], None
+    counted.iterations = 0.0
+    for tick in range(8):
+        reading_s = played.now_s + 0.75
+        owners = frozenset({("ns", "a")})
+        played.nodes["10.9.9.9"] = NodeReading(reading_s, {"g": Accelerator(100_000 * tick, owners)})
+        sent = sent or played.send("r", A)
+        played.chunks(sent, 4)
+        counted.iterations += 4.0 if tick < 4 else 8.0
+        played.tick(1.0)
+    counts = [interval.steps.count for interval in played.intervals if isinstance(interval.steps, MeteredSteps)]
+    assert counts[0] == pytest.approx(4.0)
+    assert counts[-1] == pytest.approx(8.0)
+    assert any(4.0 < count < 8.0 for count in counts), "a quarter of one slice and three of the next"
+
+
 def test_between_two_pages() -> None:
     later = replace(PAGE, scraped_s=12.0, iterations_total=150.0, power_watts=500.0)
     found = steps_between(PAGE, later)
