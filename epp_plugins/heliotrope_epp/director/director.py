@@ -4,20 +4,19 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from heliotrope.decide.decision import Decision
 from heliotrope.decide.feasible import Loss
 from heliotrope.errors import InvalidInputError
 from heliotrope.predict.length_distribution import LengthContext
 from heliotrope.predict.output_length import OutputLengths
-from heliotrope.units import seconds_from_milliseconds
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
-from heliotrope_epp.director import errors
+from heliotrope_epp.director import errors, plan
 from heliotrope_epp.director.context import RoutedContext
-from heliotrope_epp.director.outcome import finished_request, routed, routed_context
+from heliotrope_epp.director.outcome import failure_of, finished_request, routed, routed_context
 from heliotrope_epp.director.recorder import DecisionLog
+from heliotrope_epp.director.wishes import asked_of, refusals, to_remove
 from heliotrope_epp.outcomes.meter import RequestMeter
 from heliotrope_epp.parsers import openai
 from heliotrope_epp.parsers.openai import ParsedBody
@@ -29,13 +28,11 @@ from heliotrope_epp.plugins.sessions.tracker import SessionTracker, history_of
 from heliotrope_epp.plugins.sessions.turn import SessionTurn
 from heliotrope_epp.telemetry.metrics import Metrics
 from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace, Tracer
-from heliotrope_epp.transport.interface import Report, Request
+from heliotrope_epp.transport.interface import Headers, Report, Request
 
 REQUEST_ID_HEADER = "x-request-id"
 FAIRNESS_HEADERS = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 MAX_TENANT_LENGTH = 253
-TTFT_SLO_HEADERS = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")
-TPOT_SLO_HEADERS = ("x-llm-d-slo-tpot-ms", "x-slo-tpot-ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +116,13 @@ class Director:
             now_s = self._clock.monotonic()
             context = _length_context(ctx.request)
             self._output_lengths.ended(context.model, ctx.dispatch.dispatched_s, now_s, tokens, context)
+            failed = failure_of(report)
+            if failed is not None:
+                self._pipeline.ended(ctx.state, failed, now_s)
+            if usage is None:
+                self._pipeline.answered(ctx.request, None, None)
+            else:
+                self._pipeline.answered(ctx.request, usage.cached_tokens, usage.prompt_tokens)
             finished = finished_request(ctx, ctx.request, report, usage, self._clock.unix())
             self._meter.ended(ctx, finished)
             if self._sessions is not None:
@@ -155,11 +159,11 @@ class Director:
             self._reject(request, _refusal(llm_request, result), trace)
             return
         chosen = result.pick.options[0]
-        prefill_s, first_token_s = _expected_times(llm_request, chosen, result.decision)
+        prefill_s, first_token_s = _expected_times(llm_request, chosen, result)
         dispatch = Dispatch(
             dispatched_s=started_s,
             prompt_tokens=float(llm_request.prompt_tokens),
-            uncached_tokens=max(llm_request.prompt_tokens - chosen.cached_tokens, 1.0),
+            uncached_tokens=max(llm_request.prompt_tokens - plan.cached_tokens(result, chosen), 1.0),
             first_token_due_s=started_s + first_token_s,
             expected_output_tokens=llm_request.expected_output_tokens,
             streams=llm_request.streaming,
@@ -167,8 +171,11 @@ class Director:
         ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace)
         trace.routed(chosen, ctx.arm)
         addresses = tuple(option.state.endpoint.host_port for option in result.pick.options)
-        if self._dispatch(request, addresses, ctx, prefill_s):
-            self._pipeline.routed(llm_request, chosen.state)
+        provenance = result.provenance
+        refused = refusals(provenance) if result.enforced else ()
+        source = plan.source_headers(result, chosen, self._store)
+        if self._dispatch(request, addresses, ctx, prefill_s, to_remove(request, provenance), refused, source):
+            self._pipeline.routed(llm_request, chosen.state, fetched=plan.fetches_blocks(result, chosen))
             if self._sessions is not None:
                 self._sessions.routed(llm_request, chosen.key)
             if self._settings.learning and ctx.features is None:
@@ -177,10 +184,23 @@ class Director:
         self._log_decision(llm_request, result)
 
     def _dispatch(
-        self, request: Request, addresses: tuple[str, ...], ctx: RoutedContext, prefill_seconds: float
+        self,
+        request: Request,
+        addresses: tuple[str, ...],
+        ctx: RoutedContext,
+        prefill_seconds: float,
+        remove: tuple[str, ...] = (),
+        response_headers: Headers = (),
+        set_headers: Headers = (),
     ) -> bool:
         trace = ctx.trace
-        if not request.route(",".join(addresses), trace.set_headers, trace.remove_headers, ctx=ctx):
+        if not request.route(
+            ",".join(addresses),
+            (*trace.set_headers, *set_headers),
+            (*trace.remove_headers, *remove),
+            response_headers=response_headers,
+            ctx=ctx,
+        ):
             trace.cancelled()
             return False
         self._inflight += 1
@@ -193,6 +213,7 @@ class Director:
     def _parsed(self, request: Request, now_s: float) -> LlmRequest:
         body = openai.parse(request.path, request.body)
         tenant = _tenant(request)
+        asked = asked_of(request)
         context = LengthContext(
             body.model, tenant, body.prompt_tokens, body.max_output_tokens, body.streaming, body.reasoning
         )
@@ -206,9 +227,10 @@ class Director:
             expected_output_tokens=self._output_lengths.predict(context, now_s).mean,
             streaming=body.streaming,
             cache_salt=body.cache_salt,
-            ttft_slo_seconds=_slo_seconds(request, TTFT_SLO_HEADERS),
-            tpot_slo_seconds=_slo_seconds(request, TPOT_SLO_HEADERS),
+            ttft_slo_seconds=asked.ttft_slo_seconds,
+            tpot_slo_seconds=asked.tpot_slo_seconds,
             tenant=tenant,
+            asked=asked,
             reasoning=body.reasoning,
             session=self._session(request, body, tenant),
         )
@@ -260,16 +282,16 @@ def _refusal(request: LlmRequest, result: ScheduleResult) -> errors.Rejection:
     return errors.nothing_feasible(result.pick.reason)
 
 
-def _expected_times(request: LlmRequest, option: Option, decision: Decision | None) -> tuple[float, float]:
+def _expected_times(request: LlmRequest, option: Option, result: ScheduleResult) -> tuple[float, float]:
     """Seconds that the prefill occupies the engine, and until the first token is due; 0 where no model is known."""
     engine = option.state.traits.engine
     if engine is None:
         return 0.0, 0.0
-    uncached = max(request.prompt_tokens - option.cached_tokens, 1.0)
+    uncached = max(request.prompt_tokens - plan.cached_tokens(result, option), 1.0)
     prefill = float(engine.prefill_seconds(uncached))
-    row = None if decision is None else decision.row_of(option.key)
-    if decision is not None and row is not None:
-        ttft = float(decision.estimates.ttft_seconds[row])
+    row = plan.plan_row(result, option)
+    if result.decision is not None and row is not None:
+        ttft = float(result.decision.estimates.ttft_seconds[row])
         return prefill, ttft if ttft == ttft else prefill  # NaN: unknown load
     waiting = option.load.waiting_tokens
     return prefill, prefill if waiting != waiting else float(engine.prefill_seconds(uncached + waiting))
@@ -281,23 +303,3 @@ def _tenant(request: Request) -> str:
         if text:
             return text[:MAX_TENANT_LENGTH]
     return ""
-
-
-def _slo_seconds(request: Request, names: tuple[str, ...]) -> float | None:
-    """The client's SLO from the first of these headers that is there.
-
-    Raises:
-        InvalidInputError: if it is not a positive number of milliseconds.
-    """
-    for name in names:
-        text = request.header(name)
-        if text is None:
-            continue
-        try:
-            milliseconds = float(text)
-        except ValueError:
-            milliseconds = 0.0
-        if not 0.0 < milliseconds < 1e9:
-            raise InvalidInputError(name, "must be a positive number of milliseconds")
-        return seconds_from_milliseconds(milliseconds)
-    return None

@@ -4,6 +4,7 @@ from heliotrope.decide.decision import Decision
 from heliotrope.decide.feasible import tpot_slo_seconds, ttft_slo_seconds
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.director.context import RoutedContext
+from heliotrope_epp.director.plan import plan_row
 from heliotrope_epp.outcomes.finished import Expected, FinishedRequest
 from heliotrope_epp.outcomes.meter import Routed
 from heliotrope_epp.parsers.openai import Usage
@@ -23,7 +24,7 @@ def routed_context(
 ) -> RoutedContext:
     """What to remember of a request that goes to `chosen`."""
     decision, traits = result.decision, chosen.state.traits
-    row = None if decision is None else decision.row_of(chosen.key)
+    row = plan_row(result, chosen)
     return RoutedContext(
         state=chosen.state,
         dispatch=dispatch,

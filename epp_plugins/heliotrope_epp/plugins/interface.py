@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from heliotrope.decide.asked import NOTHING_ASKED, Asked
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.decision import Decision
 from heliotrope.predict.reasoning import UNSAID, Reasoning
 from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.plugins.options import Beliefs as Beliefs
 from heliotrope_epp.plugins.options import Option as Option
 from heliotrope_epp.plugins.options import Options as Options
 from heliotrope_epp.plugins.sessions.turn import SessionTurn
@@ -31,6 +33,8 @@ class LlmRequest:
     tpot_slo_seconds: float | None = None
     tenant: str = ""
     """The fairness id that came with the request; empty without one."""
+    asked: Asked = NOTHING_ASKED
+    """What its headers ask for beside."""
     reasoning: Reasoning = UNSAID
     session: SessionTurn | None = None
     """None: nobody follows sessions, or nothing tells which one it belongs to."""
@@ -86,6 +90,23 @@ class Producer(Protocol):
 
     def forget(self, endpoint_key: str) -> None:
         """The endpoint is gone or lost its cache."""
+        ...
+
+
+@runtime_checkable
+class BelievingProducer(Producer, Protocol):
+    """A producer that knows how far it is to be believed, and learns it from answers."""
+
+    def beliefs(self, request: LlmRequest, states: Sequence[EndpointState]) -> Beliefs:
+        """What each endpoint is expected to cache; in place of `cached_tokens`."""
+        ...
+
+    def routed(self, request: LlmRequest, state: EndpointState, *, fetched: bool = False) -> None:
+        """The request was sent to this endpoint; `fetched`: with blocks brought there from elsewhere."""
+        ...
+
+    def answered(self, request: LlmRequest, cached_tokens: int | None, prompt_tokens: int | None) -> None:
+        """The request, the same object as in `routed`, ended; the engine's counts, None where it gave none."""
         ...
 
 

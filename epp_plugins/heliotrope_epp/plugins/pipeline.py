@@ -10,11 +10,14 @@ from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.decision import Decision
 from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.holdout import UNASSIGNED, Assignment, Holdout
-from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.decide.policy import DecisionPolicy, Override, Provenance
+from heliotrope.decide.resolve import policy_for
 from heliotrope.unknown import finite_or_none
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.context import PluginContext
-from heliotrope_epp.plugins.interface import LlmRequest, Option, Options, Pick, Producer
+from heliotrope_epp.plugins.interface import Beliefs, BelievingProducer, LlmRequest, Option, Options, Pick, Producer
+from heliotrope_epp.plugins.memory import PickerMemory
+from heliotrope_epp.plugins.options import joined
 from heliotrope_epp.plugins.pickers.carbon import request_profile
 from heliotrope_epp.plugins.profile import Profile, Scheduling, WeightedScorer
 
@@ -107,6 +110,11 @@ class ScheduleResult:
         """What the attached policy decided or would have decided; None without one."""
         return self.profiles[self.primary].pick.decision
 
+    @property
+    def provenance(self) -> Provenance | None:
+        """Where the settings of the request came from; None without a policy."""
+        return None if self.decision is None else self.decision.policy.provenance
+
     def explanation(self) -> dict[str, Any]:
         """All of it as plain data."""
         return {
@@ -118,17 +126,32 @@ class ScheduleResult:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Steering:
+    """What an attached policy brings to one request."""
+
+    policy: DecisionPolicy
+    """As it holds for the request."""
+    assignment: Assignment
+    memory: PickerMemory
+    now_s: float
+
+
 class Pipeline:
     """Runs a configuration's profiles. Lives on the loop's thread; a call never blocks."""
 
     def __init__(self, scheduling: Scheduling, context: PluginContext) -> None:
         self._scheduling = scheduling
+        # Asking whether a producer believes takes microseconds.
+        self._producers = tuple([(p, p if isinstance(p, BelievingProducer) else None) for p in scheduling.producers])
         self._profiles = {profile.name: profile for profile in scheduling.profiles}
         self._names = tuple(self._profiles)
         self._carbon = context.carbon
         self._stale_after_s = context.metrics_stale_after_s
         self.holdout = Holdout(context.instance)
         """Which requests an enforced policy does not steer."""
+        self.memory = PickerMemory(context.instance)
+        """How endpoints have fared lately and where requests went."""
 
     def run(
         self,
@@ -148,11 +171,15 @@ class Pipeline:
             timer: gives the instants in the results' `times`.
         """
         policy = self._carbon.policy()
+        if policy is not None:
+            policy = policy_for(policy, request.asked, now_unix_s)
+            request = _kept_promise(request, policy)
         options = self._options(request, states, now_s, policy)
         assignment = self.holdout.assign(policy, request_profile(request))
+        steering = None if policy is None else _Steering(policy, assignment, self.memory, now_s)
         handler = self._scheduling.handler
         results = {
-            name: _run(self._profiles[name], policy, request, options, now_unix_s, assignment, timer)
+            name: _run(self._profiles[name], steering, request, options, now_unix_s, timer)
             for name in handler.profiles(request, self._names)
         }
         primary = handler.primary({name: result.pick for name, result in results.items()})
@@ -164,14 +191,31 @@ class Pipeline:
         """The producers, for what they tell of themselves in metrics and debugging."""
         return self._scheduling.producers
 
-    def routed(self, request: LlmRequest, state: EndpointState) -> None:
-        """The request was sent to this endpoint."""
-        if self._learning(self._carbon.policy()):
-            for producer in self._scheduling.producers:
-                producer.routed(request, state)
+    def routed(self, request: LlmRequest, state: EndpointState, *, fetched: bool = False) -> None:
+        """The request was sent to this endpoint; `fetched`: by a plan that brings KV blocks there from elsewhere."""
+        policy = self._carbon.policy()
+        if policy is not None and policy.enforce:
+            self.memory.sent(state)
+        if self._learning(policy):
+            for producer, believing in self._producers:
+                if believing is None:
+                    producer.routed(request, state)
+                else:
+                    believing.routed(request, state, fetched=fetched)
+
+    def answered(self, request: LlmRequest, cached_tokens: int | None, prompt_tokens: int | None) -> None:
+        """A routed request, the same object, ended; the engine's counts, None where it gave none."""
+        for _, believing in self._producers:
+            if believing is not None:
+                believing.answered(request, cached_tokens, prompt_tokens)
+
+    def ended(self, state: EndpointState, failed: float, now_s: float) -> None:
+        """A request ended there; `failed` is how far that is the endpoint's failure, in [0, 1]."""
+        self.memory.ended(state, failed, now_s)
 
     def forget(self, endpoint_key: str) -> None:
         """The endpoint is gone or lost its cache."""
+        self.memory.forget(endpoint_key)
         for producer in self._scheduling.producers:
             producer.forget(endpoint_key)
 
@@ -181,23 +225,29 @@ class Pipeline:
     def _options(
         self, request: LlmRequest, states: Sequence[EndpointState], now_s: float, policy: DecisionPolicy | None
     ) -> Options:
-        cached: Sequence[float] = [0.0] * len(states)
+        beliefs: Sequence[Sequence[float] | Beliefs] = ()
         if self._learning(policy):
-            beliefs = [producer.cached_tokens(request, states) for producer in self._scheduling.producers]
-            if len(beliefs) == 1:
-                cached = beliefs[0]
-            elif beliefs:
-                cached = [max(of_endpoint) for of_endpoint in zip(*beliefs, strict=True)]
+            beliefs = [
+                producer.cached_tokens(request, states) if believing is None else believing.beliefs(request, states)
+                for producer, believing in self._producers
+            ]
+        cached = joined(beliefs) if beliefs else [0.0] * len(states)
         return Options.at(states, cached, now_s, self._stale_after_s)
+
+
+def _kept_promise(request: LlmRequest, policy: DecisionPolicy) -> LlmRequest:
+    """The request without a promise of its own that the policy does not let it make."""
+    if any(override is Override.SLO for override, _ in policy.provenance.refused):
+        return replace(request, ttft_slo_seconds=None, tpot_slo_seconds=None)
+    return request
 
 
 def _run(
     profile: Profile,
-    policy: DecisionPolicy | None,
+    steering: _Steering | None,
     request: LlmRequest,
     options: Options,
     now_unix_s: float,
-    assignment: Assignment,
     timer: Callable[[], float],
 ) -> ProfileResult:
     started_s = timer()
@@ -209,7 +259,7 @@ def _run(
     timed = [(_column(weighted, request, kept), timer()) for weighted in profile.scorers]
     columns = tuple(column for column, _ in timed)
     scores = _weighted_sums(profile.scorers, columns) if columns else np.zeros(len(kept))
-    pick = _picked(profile, policy, request, kept, scores, now_unix_s, assignment)
+    pick = _picked(profile, steering, request, kept, scores, now_unix_s)
     times = ProfileTimes(started_s, filtered_s, tuple(scored_s for _, scored_s in timed), timer())
     return ProfileResult(profile, pick, kept, columns, scores, len(options), times)
 
@@ -243,18 +293,19 @@ def _weighted_sums(scorers: Sequence[WeightedScorer], columns: Sequence[FloatCol
 
 def _picked(
     profile: Profile,
-    policy: DecisionPolicy | None,
+    steering: _Steering | None,
     request: LlmRequest,
     options: Options,
     scores: FloatColumn,
     now_unix_s: float,
-    assignment: Assignment,
 ) -> Pick:
     """An enforced policy decides; under `Advise`, and without a policy, the configured picker does."""
     carbon = profile.carbon_picker
-    if policy is None:
+    if steering is None:
         return profile.picker.pick(request, options, scores, now_unix_s)
+    policy, assignment = steering.policy, steering.assignment
+    standing = steering.memory.standing(options, policy, steering.now_s)
     if policy.enforce or profile.picker is carbon:
-        return carbon.pick(request, options, scores, now_unix_s, assignment)
-    advice = carbon.evaluate(request, options, scores, now_unix_s, assignment)
+        return carbon.pick(request, options, scores, now_unix_s, assignment, policy, standing)
+    advice = carbon.evaluate(request, options, scores, now_unix_s, assignment, policy, standing)
     return replace(profile.picker.pick(request, options, scores, now_unix_s), decision=advice)

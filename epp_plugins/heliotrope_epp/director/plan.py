@@ -1,0 +1,53 @@
+"""What of a decision's plan is carried out at the endpoint that a request goes to."""
+
+from heliotrope.cache.action import KvAction
+from heliotrope.decide.plans import fetches
+from heliotrope_epp.datalayer.store import EndpointStore
+from heliotrope_epp.plugins.interface import Option
+from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.transport.interface import Headers
+
+KV_SOURCE_HEADER = "x-kv-cache-source-host-port"
+"""llm-d's: the engine pulls the prompt's blocks from there before it prefills the rest."""
+
+
+def plan_row(result: ScheduleResult, chosen: Option) -> int | None:
+    """The decision's row that holds for what is done; None without a decision about this endpoint.
+
+    An enforced decision's winner may be a plan that fetches blocks; where the configured picker decides, the endpoint
+    is used as it is.
+    """
+    decision = result.decision
+    if decision is None:
+        return None
+    if result.enforced and decision.endpoint == chosen.key:
+        return decision.winner
+    return decision.row_of(chosen.key)
+
+
+def kv_action(result: ScheduleResult, chosen: Option) -> KvAction | None:
+    """How the endpoint comes by the prompt's KV; None without a decision."""
+    row = plan_row(result, chosen)
+    return None if result.decision is None or row is None else result.decision.candidates.kv_actions[row]
+
+
+def cached_tokens(result: ScheduleResult, chosen: Option) -> float:
+    """Prompt tokens that need no prefill there."""
+    row = plan_row(result, chosen)
+    if result.decision is None or row is None:
+        return chosen.cached_tokens
+    return float(result.decision.candidates.cached_tokens[row])
+
+
+def fetches_blocks(result: ScheduleResult, chosen: Option) -> bool:
+    """Whether blocks are brought there for this request."""
+    action = kv_action(result, chosen)
+    return action is not None and fetches(action)
+
+
+def source_headers(result: ScheduleResult, chosen: Option, store: EndpointStore) -> Headers:
+    """What tells the engine where to pull from; empty where the plan pulls nothing, or its source is gone."""
+    row = plan_row(result, chosen)
+    source = None if result.decision is None or row is None else result.decision.candidates.kv_sources[row]
+    state = None if source is None else store.get(source)
+    return () if state is None else ((KV_SOURCE_HEADER, state.endpoint.host_port),)
