@@ -6,7 +6,16 @@ from datetime import UTC, datetime
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide.decision import Outcome
 from heliotrope.decide.feasible import Loss
-from heliotrope.decide.recorded import Candidate, CarbonDecision, Constraints, Measured, Objective, Profile, Recorded
+from heliotrope.decide.recorded import (
+    Candidate,
+    CarbonDecision,
+    Constraints,
+    Measured,
+    Objective,
+    Profile,
+    Recorded,
+    Session,
+)
 from heliotrope_cli.quantities import UNKNOWN, grams, joules, plain, seconds, shown, with_error
 
 _COMPARED: dict[str, tuple[Loss, str, Callable[[Candidate], float | None], Callable[[float | None], str]]] = {
@@ -179,9 +188,19 @@ def _decision_lines(decision: CarbonDecision) -> list[str]:
         lines.append(f"Constraints: {_constraints(decision.constraints)}.")
     if decision.arm != Arm.HOLDOUT:
         lines += [f"Left out: {shown(term)}, because {shown(why)}." for term, why in decision.dropped_terms.items()]
+    if decision.session is not None:
+        lines.append(_session(decision.session))
     if decision.request_class:
         lines.append(f"Arm {shown(decision.arm)}, class {shown(decision.request_class)}.")
     return lines
+
+
+def _session(session: Session) -> str:
+    gate = ""
+    if session.gate_threshold is not None:
+        gate = f"; gate {plain(session.gate_value)} against {plain(session.gate_threshold)}"
+    last = "" if session.previous_endpoint is None else f", last at {shown(session.previous_endpoint)}"
+    return f"Session's turn {session.turns + 1}{last}: {shown(session.movement)}, {shown(session.because)}{gate}."
 
 
 def _objective(objective: Objective) -> str:

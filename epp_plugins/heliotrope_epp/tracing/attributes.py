@@ -92,6 +92,28 @@ DROPPED_TERMS = Attribute(
 )
 CANDIDATES = Attribute("heliotrope.candidates", "int", "endpoints", "That the decision compared.", "6")
 ENDPOINT = Attribute("heliotrope.endpoint", "string", "", "Where the request was sent.", "default/pod-a")
+SESSION_MOVEMENT = Attribute(
+    "heliotrope.session.movement",
+    "string",
+    "",
+    "What became of the session: `new`, `stayed`, `kept` or `moved`.",
+    "kept",
+)
+SESSION_BECAUSE = Attribute("heliotrope.session.because", "string", "", "Why.", "the gate expects more from staying")
+SESSION_TURNS = Attribute("heliotrope.session.turns", "int", "", "Turns of the session before this one.", "4")
+SESSION_PREVIOUS = Attribute(
+    "heliotrope.session.previous_endpoint", "string", "", "Where the last turn was.", "llm/engine-0"
+)
+SESSION_GATE_VALUE = Attribute(
+    "heliotrope.session.gate_value",
+    "double",
+    "",
+    "What the gate expects staying to save over two turns, as a share of both estimates.",
+    "0.12",
+)
+SESSION_GATE_THRESHOLD = Attribute(
+    "heliotrope.session.gate_threshold", "double", "", "What it had to be above for the session to be kept.", "0.05"
+)
 ADVISED_ENDPOINT = Attribute(
     "heliotrope.decision.endpoint",
     "string",
@@ -223,6 +245,7 @@ ORCHESTRATION = SpanType(
     REQUEST.name,
     (
         MODEL, REQUEST_ID, TARGET_MODEL, POLICY, ENFORCED, ARM, OUTCOME, DECIDED_BY, REASON, REJECTION, DROPPED_TERMS,
+        SESSION_MOVEMENT, SESSION_BECAUSE, SESSION_TURNS, SESSION_PREVIOUS, SESSION_GATE_VALUE, SESSION_GATE_THRESHOLD,
         CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT,
         PROMPT_TOKENS, CACHED_TOKENS, EXPECTED_OUTPUT_TOKENS, EXPECTED_JOULES, ATTRIBUTED_JOULES, INCREMENTAL_JOULES,
         ENERGY_ERROR, GRAMS, WATER, COST, EXPECTED_TTFT, EXPECTED_TPOT, EXPECTED_SERVICE, AVOIDED_JOULES,

@@ -7,6 +7,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from heliotrope.decide.candidates import RegionView
 from heliotrope.decide.decision import Decision
+from heliotrope.decide.verdict import SessionVerdict
 from heliotrope.engine.model import EngineModel
 from heliotrope_epp.outcomes.trace import TraceContext
 from heliotrope_epp.plugins.pipeline import ProfileResult, ScheduleResult
@@ -182,6 +183,8 @@ def _of_decision(decision: Decision, destination: Destination | None) -> Values:
         a.CANDIDATES: len(decision.candidates),
         a.ADVISED_ENDPOINT: decision.endpoint,
     }
+    if decision.session is not None:
+        values |= _session(decision.session)
     candidates, e = decision.candidates, decision.estimates
     row = None if destination is None else decision.row_of(destination.endpoint)
     if row is None:
@@ -202,6 +205,17 @@ def _of_decision(decision: Decision, destination: Destination | None) -> Values:
     region = candidates.regions[row]
     view = None if region is None else candidates.region_views.get(region)
     return values if view is None else {**values, **_signal(view, decision.now_unix_s)}
+
+
+def _session(verdict: SessionVerdict) -> Values:
+    return {
+        a.SESSION_MOVEMENT: verdict.movement.value,
+        a.SESSION_BECAUSE: verdict.because.value,
+        a.SESSION_TURNS: verdict.turns,
+        a.SESSION_PREVIOUS: verdict.previous_endpoint,
+        a.SESSION_GATE_VALUE: verdict.gate_value,
+        a.SESSION_GATE_THRESHOLD: verdict.gate_threshold,
+    }
 
 
 def _signal(view: RegionView, now_unix_s: float) -> Values:

@@ -3,15 +3,14 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.gates import trained_gate
 from tests.unit.core.decide.pools import NOW, POLICY, REQUEST, THREE, pool, region
 
 from heliotrope.cache.gate import OFF, Gate
-from heliotrope.cache.gate_features import FEATURE_NAMES, FEATURES, GateFeatures
-from heliotrope.cache.gate_training import Switch, train_gate
+from heliotrope.cache.gate_features import FEATURE_NAMES
 from heliotrope.cache.session_rules import SessionMode, SessionRules
 from heliotrope.cache.sessions import SessionView
 from heliotrope.carbon.arms import Arm
@@ -26,21 +25,14 @@ from heliotrope.decide.verdict import Because, Movement
 HISTORY = 900
 
 
-def trained(moved_grams: float) -> Gate:
-    """A gate that has only seen staying cost 2 g where moving cost `moved_grams`."""
-    rows = np.random.default_rng(0).random((200, len(FEATURES))).tolist()
-    gate = train_gate([Switch(GateFeatures(tuple(row)), moved_grams, 2.0, 4.0) for row in rows], 1)
-    return replace(gate, threshold=0.05)
-
-
 @pytest.fixture(scope="module")
 def stays() -> Gate:
-    return trained(3.0)
+    return trained_gate(0.25)
 
 
 @pytest.fixture(scope="module")
 def leaves() -> Gate:
-    return trained(1.0)
+    return trained_gate(-0.25)
 
 
 def session(previous: str | None = "e1", *, turns: int = 2, history: int = HISTORY) -> SessionView:

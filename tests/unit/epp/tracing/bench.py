@@ -12,6 +12,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 
 from heliotrope.api.v1alpha1 import RegionProfile
+from heliotrope.cache.gate import OFF, Gate
+from heliotrope.cache.session_key import SessionKeys
+from heliotrope.cache.sessions import Sessions
 from heliotrope.carbon.signal import CarbonSignal, EmissionFactor, Reading, SignalType
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.engine import profiles
@@ -30,6 +33,7 @@ from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.pipeline import Pipeline
+from heliotrope_epp.plugins.sessions.tracker import SessionTracker
 from heliotrope_epp.telemetry.metrics import Metrics
 from heliotrope_epp.tracing.energy import EnergySpans
 from heliotrope_epp.tracing.export import SpanQueue
@@ -74,7 +78,13 @@ class Gateway:
 
     def headers(self) -> dict[str, str]:
         own = {"x-request-id": "r-1", ":scheme": "https", ":authority": "models.example.com:8443"}
-        return {**own, "authorization": f"Bearer {SECRET}", "x-llm-d-inference-fairness-id": SECRET, **self.given}
+        return {
+            **own,
+            "authorization": f"Bearer {SECRET}",
+            "x-llm-d-inference-fairness-id": SECRET,
+            "x-session-id": SECRET,
+            **self.given,
+        }
 
     def route(
         self,
@@ -121,12 +131,13 @@ class Bench:
         config: str = "",
         settings: TracingSettings | None = None,
         fresh: bool = True,
+        gate: Gate = OFF,
         **limits: Any,
     ) -> None:
         self.ticks = 0
         self.clock = Clock(monotonic=self._tick, unix=lambda: UNIX_OFFSET_S + 100.0 + self.ticks * 1e-4)
         self.store = EndpointStore()
-        context = PluginContext(carbon=self.store, clock=self.clock)
+        context = PluginContext(carbon=self.store, clock=self.clock, gate=gate)
         self.exporter = InMemorySpanExporter()
         self.queue = SpanQueue(self.exporter, SpanMaker(Resource({})), settings or TracingSettings(delay_s=60.0))
         self.tracer = Tracer(self.queue, sampler, self.clock, random.Random(1))
@@ -142,6 +153,12 @@ class Bench:
             clock=self.clock,
             settings=DirectorSettings(**limits),
             tracer=self.tracer,
+            sessions=SessionTracker(
+                Sessions(10),
+                SessionKeys(),
+                lambda: None if policy is None else policy.sessions,
+                self.clock,
+            ),
         )
         traits = {
             f"ns/{name}": Traits(variant=f"ns/v-{name}", region=region, engine=ENGINE, price_per_hour=2.0)

@@ -1,5 +1,6 @@
 """The spans of whole requests through the director: names, parents, times, attributes, and what must not be in them."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.status import StatusCode
+from tests.support.gates import trained_gate
 from tests.unit.epp.tracing.bench import (
     ENGINE,
     PARENT,
@@ -20,6 +22,7 @@ from tests.unit.epp.tracing.bench import (
     report,
 )
 
+from heliotrope.cache.session_rules import SessionMode, SessionRules
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.outcomes.energy import RequestEnergy
 from heliotrope_epp.tracing import attributes as a
@@ -387,7 +390,27 @@ def everything() -> list[ReadableSpan]:
         if lost.ctx is not None:
             bench.director.done(lost.ctx, report(None, cause=Cause.DISCONNECTED))
         spans += bench.spans()
-    return spans
+    return spans + kept_session()
+
+
+def kept_session() -> list[ReadableSpan]:
+    """Two turns: the gateway allows only the dirty endpoint for the first, and the gate keeps the second there."""
+    policy = replace(POLICY, sessions=SessionRules(SessionMode.LEARNED))
+    bench = Bench(policy=policy, gate=trained_gate(0.25))
+    first = bench.send(Gateway(chat(), subset=("10.0.0.0:8000",)))
+    bench.director.done(first.ctx, report(prompt=700, output=11, cached=16))
+    bench.send(Gateway(chat()))
+    return bench.spans()
+
+
+def test_a_kept_session_says_why() -> None:
+    first, second = [dict(span.attributes or {}) for span in kept_session() if span.name == a.ORCHESTRATION.name]
+    assert first[a.SESSION_MOVEMENT.name] == "new"
+    assert second[a.SESSION_MOVEMENT.name] == "kept"
+    assert second[a.SESSION_PREVIOUS.name] == second[a.ENDPOINT.name] == "ns/a"
+    assert second[a.SESSION_TURNS.name] == 1
+    assert second[a.SESSION_GATE_VALUE.name] == pytest.approx(0.25, abs=0.01)
+    assert second[a.DECIDED_BY.name] == "session"
 
 
 TYPES = {"string": str, "int": int, "double": float, "boolean": bool, "string[]": tuple, "double[]": tuple}

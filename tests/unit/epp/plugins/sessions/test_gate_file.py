@@ -5,20 +5,16 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from tests.support.gates import trained_gate
 
 from heliotrope.cache.gate import OFF, Gate
-from heliotrope.cache.gate_features import FEATURES, GateFeatures
-from heliotrope.cache.gate_training import Switch, train_gate
 from heliotrope_epp.plugins.sessions.gate_file import NO_GATE, GateState, load_gate
 
 
 @pytest.fixture(scope="module")
 def gate() -> Gate:
-    rows = np.random.default_rng(0).random((200, len(FEATURES))).tolist()
-    trained = train_gate([Switch(GateFeatures(tuple(row)), 3.0, 2.0, 4.0) for row in rows], 1)
-    return replace(trained, threshold=0.05, validated_on=9)
+    return trained_gate(0.25)
 
 
 def test_without_a_file_it_is_off() -> None:
