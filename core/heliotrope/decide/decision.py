@@ -78,8 +78,14 @@ class Decision:
         return None if self.winner is None else self.candidates.endpoints[self.winner]
 
     def row_of(self, endpoint: str) -> int | None:
-        """The position of an endpoint among the candidates; None if it was none of them."""
+        """The position of an endpoint's plan; None if it was no candidate.
+
+        An endpoint may stand in several rows: that of the chosen plan where the policy is enforced, else its first,
+        which uses the endpoint as it is.
+        """
         endpoints = self.candidates.endpoints
+        if self.policy.enforce and self.winner is not None and endpoints[self.winner] == endpoint:
+            return self.winner
         return endpoints.index(endpoint) if endpoint in endpoints else None
 
     def within_constraints(self, row: int) -> bool | None:

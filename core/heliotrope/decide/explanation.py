@@ -106,6 +106,10 @@ def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
         "base_score": finite_or_none(c.base_score[i]),
         "quality": finite_or_none(c.quality[i]),
         "cached_tokens": finite_or_none(c.cached_tokens[i]),
+        "kv_action": c.kv_actions[i].value,
+        "kv_source": c.kv_sources[i],
+        "transfer_seconds": finite_or_none(c.transfer_seconds[i]),
+        "transfer_joules": finite_or_none(c.transfer_joules[i]),
         "running": finite_or_none(c.running[i]),
         "waiting": finite_or_none(c.waiting[i]),
     }

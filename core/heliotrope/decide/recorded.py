@@ -52,6 +52,10 @@ class Candidate(_Part):
     base_score: Number = None
     quality: Number = None
     cached_tokens: Number = None
+    kv_source: str | None = None
+    """The endpoint that blocks are pulled from."""
+    transfer_seconds: Number = None
+    transfer_joules: Number = None
     running: Number = None
     waiting: Number = None
 

@@ -17,12 +17,7 @@ def plan_row(result: ScheduleResult, chosen: Option) -> int | None:
     An enforced decision's winner may be a plan that fetches blocks; where the configured picker decides, the endpoint
     is used as it is.
     """
-    decision = result.decision
-    if decision is None:
-        return None
-    if result.enforced and decision.endpoint == chosen.key:
-        return decision.winner
-    return decision.row_of(chosen.key)
+    return None if result.decision is None else result.decision.row_of(chosen.key)
 
 
 def kv_action(result: ScheduleResult, chosen: Option) -> KvAction | None:

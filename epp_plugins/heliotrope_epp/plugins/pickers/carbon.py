@@ -85,6 +85,7 @@ class CarbonPicker:
             float(request.prompt_tokens),
             policy.kv,
             self._kv_pools.of(options.states),
+            offloaded_tokens=options.offloaded_tokens,
             last_served=_last_served(request, fixed.endpoints),
         )
         decision = decide(
