@@ -153,6 +153,8 @@ def _because(decision: CarbonDecision) -> str:
             best = _nearest(others, Loss.SCORE, lambda c: None if c.base_score is None else -c.base_score)
             against = "" if best is None else f": {plain(winner.base_score)} against {plain(best.base_score)} at "
             return f"by score{against}{'' if best is None else shown(best.endpoint)}"
+        case "session" if decision.session is not None:
+            return f"to keep its session there: {shown(decision.session.because)}"
         case "shortest TTFT":
             shortest = seconds(winner.ttft_seconds)
             return f"as best effort: no endpoint keeps the promise, and its TTFT of {shortest} is shortest"

@@ -15,12 +15,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.unit.core.decide.pools import NOW, POLICY, REQUEST, THREE, pool, region
 
+from heliotrope.cache.gate import OFF
+from heliotrope.cache.session_rules import SessionMode, SessionRules
+from heliotrope.cache.sessions import SessionView
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide import recorded
 from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.holdout import Assignment
 from heliotrope.decide.policy import Objective, Term
+from heliotrope.decide.session import with_session
 from heliotrope.errors import InvalidInputError
 from heliotrope_cli import quantities
 from heliotrope_cli.explain_tables import ranked
@@ -66,6 +70,12 @@ def stale_signal() -> Decision:
     return decide(REQUEST, pool(["a", None, "c"], views, running=[4.0, 4.0, 9.0]), POLICY, NOW, assignment=STEERED)
 
 
+def kept_session() -> Decision:
+    pinned = replace(POLICY, sessions=SessionRules(SessionMode.PIN))
+    proposal = decide(REQUEST, pool(["a", "c"], THREE), pinned, NOW, assignment=STEERED)
+    return with_session(proposal, SessionView(4, "e1", 700, 12.0, 9.0), OFF, "header")
+
+
 KINDS: list[Callable[[], Decision]] = [
     within_slo,
     best_effort,
@@ -74,6 +84,7 @@ KINDS: list[Callable[[], Decision]] = [
     advise,
     holdout,
     stale_signal,
+    kept_session,
 ]
 
 
@@ -136,6 +147,9 @@ def test_what_is_said_of_each_kind() -> None:
     assert "Steered, it would have gone to e0." in blind
     stale = told(stale_signal())
     assert "Left out: carbon, because signal of a is stale." in stale
+    kept = told(kept_session())
+    assert "Sent to e1 (c) to keep its session there: pinned by the policy." in kept
+    assert "Session's turn 5, last at e1: kept, pinned by the policy." in kept
     alone = decide(REQUEST, pool(["a"], THREE), POLICY, NOW, assignment=STEERED)
     assert "Sent to e0 (a) alone." in told(alone)
     ties = decide(REQUEST, pool(["a"] * 3, THREE), POLICY, NOW, assignment=STEERED)
