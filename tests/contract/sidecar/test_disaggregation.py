@@ -1,0 +1,299 @@
+"""Prefill here, decode there: the same answer, with the transfer in its time and its joules on both sides."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from heliotrope.engine.model import EngineModel
+from heliotrope_sim.emulator import ServedEngine
+
+Serve = Callable[..., Awaitable[ServedEngine]]
+Front = Callable[..., Awaitable[httpx.AsyncClient]]
+Connect = Callable[[str], httpx.AsyncClient]
+
+PROMPT = "tell me everything about the sun and its spots " * 12
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 20, "ignore_eos": True}
+# 1,000 tokens per second of engine time: much longer than anything else takes.
+SLOW_LINK = {
+    "bytes_per_second": 327_680_000.0,
+    "latency_seconds": 0.25,
+    "network_joules_per_bit": 4e-9,
+    "sender_joules_per_bit": 2e-9,
+    "receiver_joules_per_bit": 1e-9,
+}
+SLOW: dict[str, Any] = {"links": {"region": SLOW_LINK}}
+BYTES_PER_TOKEN = 327_680
+
+
+def target(engine: ServedEngine) -> str:
+    return engine.url.removeprefix("http://")
+
+
+def via(prefiller: ServedEngine, name: str = "one") -> dict[str, str]:
+    return {"x-prefiller-host-port": target(prefiller), "x-request-id": name}
+
+
+def alike(text: str) -> str:
+    """An answer without the times and names at which two engines differ."""
+    return re.sub(r'"created":\s*\d+', "", text)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def used_blocks(engine: ServedEngine) -> int:
+    return engine.driver.engine.kv.used_blocks
+
+
+def sample(page: str, name: str) -> float:
+    (value,) = re.findall(rf"^{re.escape(name)}{{[^}}]*}} (\S+)$", page, re.MULTILINE)
+    return float(value)
+
+
+def check_books(engine: ServedEngine) -> None:
+    """What its requests drew is what it drew."""
+    now_ns = engine.driver.clock.now_ns()
+    drawn = engine.driver.engine.energy.busy_picojoules + engine.driver.engine.transfers.picojoules(now_ns)
+    assert sum(f.joules for f in engine.driver.finished.values()) == pytest.approx(drawn / 1e12, rel=1e-9)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_answer_is_that_of_one_engine(serve: Serve, front: Front, stream: bool) -> None:
+    alone = await serve("alone")
+    prefiller, decoder = await serve("p", kv_transfer={}), await serve("d", kv_transfer={})
+    direct, sidecar = await front(alone.url), await front(decoder.url)
+    body = BODY | ({"stream": True, "stream_options": {"include_usage": True}} if stream else {})
+    expected = await direct.post("/v1/chat/completions", json=body, headers={"x-request-id": "one"})
+    got = await sidecar.post("/v1/chat/completions", json=body, headers=via(prefiller))
+    assert (got.status_code, alike(got.text)) == (200, alike(expected.text))
+    assert got.headers["x-inference-pod"] == "d"
+    assert prefiller.driver.engine.counters.prefill_tokens == 144
+    assert decoder.driver.engine.counters.prefill_tokens == 0
+    await until(lambda: used_blocks(prefiller) == 0)
+    assert prefiller.driver.engine.num_held == 0
+    # The prefiller still knows the prompt, and its cached tokens are what the client is told of.
+    again = await sidecar.post("/v1/chat/completions", json=BODY, headers=via(prefiller, "two"))
+    assert again.json()["usage"]["prompt_tokens_details"] == {"cached_tokens": 128}
+
+
+async def test_the_transfer_takes_time_and_joules_on_both_sides(serve: Serve, front: Front) -> None:
+    prefiller, decoder = await serve("p", kv_transfer=SLOW), await serve("d", kv_transfer=SLOW)
+    sidecar = await front(decoder.url)
+    answer = await sidecar.post("/v1/chat/completions", json=BODY, headers=via(prefiller))
+    await until(lambda: prefiller.driver.engine.num_held == 0)
+    sent, received = (e.driver.finished[answer.json()["id"]] for e in (prefiller, decoder))
+    tokens = answer.json()["usage"]["prompt_tokens"]
+    assert received.ttft_seconds is not None
+    assert received.ttft_seconds == pytest.approx(0.25 + tokens / 1000, abs=0.05)
+    bits = tokens * BYTES_PER_TOKEN * 8
+    assert sent.sent_joules == pytest.approx(2e-9 * bits)
+    assert sent.joules > sent.sent_joules
+    steps = decoder.driver.engine.energy.busy_picojoules / 1e12
+    assert received.joules == pytest.approx(steps + 5e-9 * bits)
+    for engine in (prefiller, decoder):
+        check_books(engine)
+    page = (await sidecar.get("/metrics")).text
+    assert sample(page, "vllm:nixl_bytes_transferred_sum") == tokens * BYTES_PER_TOKEN
+    assert sample(page, "vllm:nixl_xfer_time_seconds_sum") == pytest.approx(0.25 + tokens / 1000)
+    assert sample(page, "vllm:nixl_num_descriptors_sum") == -(-tokens // 16)
+    assert sample(page, "vllm:nixl_num_failed_transfers_total") == 0
+    async with httpx.AsyncClient(base_url=prefiller.url) as http:
+        assert sample((await http.get("/metrics")).text, "heliotrope_emulator_sent_bytes_total") == bits / 8
+
+
+async def test_many_pull_at_once_and_nothing_is_left(serve: Serve, front: Front) -> None:
+    prefiller, decoder = await serve("p", kv_transfer=SLOW), await serve("d", kv_transfer=SLOW)
+    sidecar = await front(decoder.url)
+
+    async def ask(i: int) -> httpx.Response:
+        body = BODY | {"messages": [{"role": "user", "content": f"{i} {PROMPT}"}]}
+        return await sidecar.post("/v1/chat/completions", json=body, headers=via(prefiller, str(i)))
+
+    answers = await asyncio.gather(*(ask(i) for i in range(12)))
+    assert [a.status_code for a in answers] == [200] * 12
+    assert len({a.json()["choices"][0]["message"]["content"] for a in answers}) > 1
+    await until(lambda: used_blocks(prefiller) == used_blocks(decoder) == 0)
+    for engine in (prefiller, decoder):
+        check_books(engine)
+
+
+async def test_a_client_that_leaves_during_the_transfer_frees_both_engines(serve: Serve, front: Front) -> None:
+    endless = SLOW | {"links": {"region": SLOW_LINK | {"latency_seconds": 10_000.0}}}
+    prefiller, decoder = await serve("p", kv_transfer=endless), await serve("d", kv_transfer=endless)
+    sidecar = await front(decoder.url)
+    asked = asyncio.create_task(sidecar.post("/v1/chat/completions", json=BODY, headers=via(prefiller)))
+    await until(lambda: decoder.driver.engine.num_loading == 1)
+    assert prefiller.driver.engine.num_held == 1
+    # Leases are renewed: a minute of engine time is twice the lease.
+    now = decoder.driver.clock.now_ns()
+    await until(lambda: decoder.driver.clock.now_ns() > now + 60 * 10**9)
+    assert prefiller.driver.engine.num_held == 1
+    asked.cancel()
+    await until(lambda: used_blocks(prefiller) == used_blocks(decoder) == 0)
+    assert prefiller.driver.engine.external.expired_holds == 0
+
+
+async def test_blocks_that_nobody_reads_are_let_go_after_the_lease(serve: Serve, connect: Connect) -> None:
+    prefiller = await serve("p", kv_transfer={"kv_lease_duration": 5})
+    async with connect(prefiller.url) as http:
+        body = BODY | {"max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True}}
+        params = (await http.post("/v1/chat/completions", json=body)).json()["kv_transfer_params"]
+        assert params["do_remote_prefill"] is True
+        assert (params["remote_host"], params["remote_port"]) == (prefiller.host, prefiller.port)
+        assert (params["tp_size"], params["remote_num_tokens"]) == (4, 144)
+        assert params["remote_block_ids"] == [list(range(1, 10))]
+        await until(lambda: prefiller.driver.engine.external.expired_holds == 1)
+        assert used_blocks(prefiller) == 0
+        assert sample((await http.get("/metrics")).text, "vllm:nixl_num_kv_expired_reqs_total") == 1
+
+
+LIES: dict[str, dict[str, Any]] = {
+    "another engine": {"remote_engine_id": "somebody"},
+    "another request": {"remote_request_id": "chatcmpl-never"},
+    "nobody there": {"remote_port": 1},
+    "nobody anywhere": {"remote_host": "host.invalid"},
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
+@pytest.mark.parametrize("policy", ["fail", "recompute"])
+async def test_a_lie_about_blocks_is_found_out(
+    serve: Serve, connect: Connect, lie: dict[str, Any], policy: str
+) -> None:
+    prefiller, decoder = (
+        await serve("p", kv_transfer={}),
+        await serve("d", kv_transfer={"kv_load_failure_policy": policy}),
+    )
+    async with connect(prefiller.url) as p, connect(decoder.url) as d:
+        ask = BODY | {"max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True}}
+        params = (await p.post("/v1/chat/completions", json=ask)).json()["kv_transfer_params"]
+        answer = await d.post("/v1/chat/completions", json=BODY | {"kv_transfer_params": params | lie})
+        assert answer.status_code == (500 if policy == "fail" else 200)
+        assert decoder.driver.engine.counters.prefill_tokens == (0 if policy == "fail" else 144)
+        assert sample((await d.get("/metrics")).text, "vllm:nixl_num_failed_transfers_total") == 1
+        assert used_blocks(decoder) == 0
+
+
+async def test_blocks_of_another_prompt_are_not_taken(serve: Serve, connect: Connect) -> None:
+    prefiller, decoder = await serve("p", kv_transfer={}), await serve("d", kv_transfer={})
+    async with connect(prefiller.url) as p, connect(decoder.url) as d:
+        ask = BODY | {"max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True}}
+        params = (await p.post("/v1/chat/completions", json=ask)).json()["kv_transfer_params"]
+        other = [{"role": "user", "content": PROMPT.replace("sun", "moo")}]
+        for change in ({"messages": other}, {"cache_salt": "another tenant"}):
+            answer = await d.post("/v1/chat/completions", json=BODY | change | {"kv_transfer_params": params})
+            assert answer.status_code == 500
+        assert (await d.post("/v1/chat/completions", json=BODY | {"kv_transfer_params": params})).status_code == 200
+
+
+async def test_params_that_make_no_sense_are_no_transfer(serve: Serve, connect: Connect) -> None:
+    decoder = await serve("d", kv_transfer={})
+    async with connect(decoder.url) as d:
+        for params in (
+            {"do_remote_prefill": True},
+            {"do_remote_prefill": True, "remote_block_ids": [[1]], "remote_engine_id": 3},
+            {"remote_kv_source": {"remote_host": "a/b", "remote_port": 1}},
+            {"remote_kv_source": 3},
+        ):
+            answer = await d.post("/v1/chat/completions", json=BODY | {"kv_transfer_params": params})
+            assert answer.status_code == 200
+        page = (await d.get("/metrics")).text
+        assert 'heliotrope_emulator_transfer_failures_total{model_name="meta-llama/Llama-3.1-70B-Instruct"' in page
+        assert 'reason="params"} 4' in page
+
+
+@pytest.mark.parametrize("changed", ["block_size", "model"])
+async def test_engines_that_do_not_fit_do_not_read_each_other(
+    serve: Serve, front: Front, model: EngineModel, changed: str
+) -> None:
+    other = replace(model, block_size=32) if changed == "block_size" else replace(model, model="other")
+    prefiller = await serve("p", kv_transfer={}, engine_model=other, model="m")
+    decoder = await serve("d", kv_transfer={"kv_load_failure_policy": "recompute"}, model="m")
+    sidecar = await front(decoder.url)
+    answer = await sidecar.post("/v1/chat/completions", json=BODY, headers=via(prefiller))
+    assert answer.status_code == 200
+    assert decoder.driver.engine.counters.prefill_tokens == 144
+    assert sample((await sidecar.get("/metrics")).text, "vllm:nixl_num_failed_transfers_total") == 1
+
+
+async def test_few_tokens_are_computed_rather_than_pulled(serve: Serve, front: Front) -> None:
+    prefiller, decoder = await serve("p", kv_transfer={}), await serve("d", kv_transfer={"kv_recompute_threshold": 145})
+    sidecar = await front(decoder.url)
+    assert (await sidecar.post("/v1/chat/completions", json=BODY, headers=via(prefiller))).status_code == 200
+    assert decoder.driver.engine.counters.prefill_tokens == 144
+    await until(lambda: prefiller.driver.engine.num_held == 0)
+    check_books(prefiller)
+
+
+async def test_what_the_decoder_has_cached_is_not_pulled(serve: Serve, front: Front) -> None:
+    prefiller, decoder = await serve("p", kv_transfer=SLOW), await serve("d", kv_transfer=SLOW)
+    sidecar = await front(decoder.url)
+    assert (await sidecar.post("/v1/chat/completions", json=BODY)).status_code == 200
+    longer = BODY | {"messages": [*BODY["messages"], {"role": "user", "content": "and the moon " * 8}]}
+    answer = await sidecar.post("/v1/chat/completions", json=longer, headers=via(prefiller))
+    tokens = answer.json()["usage"]["prompt_tokens"]
+    await until(lambda: prefiller.driver.engine.num_held == 0)
+    # 143 tokens are the same; 8 full blocks of them are cached.
+    assert sample((await sidecar.get("/metrics")).text, "vllm:nixl_bytes_transferred_sum") == (
+        (tokens - 128) * BYTES_PER_TOKEN
+    )
+    assert prefiller.driver.finished[answer.json()["id"]].sent_joules == pytest.approx(
+        2e-9 * (tokens - 128) * BYTES_PER_TOKEN * 8
+    )
+    for engine in (prefiller, decoder):
+        check_books(engine)
+
+
+@pytest.mark.parametrize("role", ["kv_consumer", "kv_producer"])
+async def test_an_engine_keeps_to_its_role(serve: Serve, front: Front, role: str) -> None:
+    roles = {"p": role, "d": "kv_both"} if role == "kv_consumer" else {"p": "kv_both", "d": role}
+    prefiller = await serve("p", kv_transfer={"kv_role": roles["p"]})
+    decoder = await serve("d", kv_transfer={"kv_role": roles["d"]})
+    sidecar = await front(decoder.url)
+    assert (await sidecar.post("/v1/chat/completions", json=BODY, headers=via(prefiller))).status_code == 200
+    # Nothing was handed over, or nothing was taken: the decoder computes the prompt itself.
+    assert decoder.driver.engine.counters.prefill_tokens == 144
+    assert prefiller.driver.engine.num_held == (1 if role == "kv_producer" else 0)
+
+
+async def test_a_prefillers_error_is_the_clients_or_served_locally(serve: Serve, front: Front) -> None:
+    prefiller, decoder = await serve("p", kv_transfer={}), await serve("d", kv_transfer={})
+    async with httpx.AsyncClient(base_url=prefiller.url) as http:
+        await http.post("/emulator/v1/faults", json={"kind": "error", "status": 503, "count": 3})
+    strict = await front(decoder.url)
+    patient = await front(decoder.url, prefill_max_retries=2, prefill_retry_backoff_seconds=0)
+    kind = await front(decoder.url, prefill_fallback=True)
+    refused = await strict.post("/v1/chat/completions", json=BODY, headers=via(prefiller))
+    assert (refused.status_code, refused.json()["error"]["message"]) == (503, "Injected fault")
+    served = await patient.post("/v1/chat/completions", json=BODY, headers=via(prefiller))
+    assert served.status_code == 200
+    assert decoder.driver.engine.counters.prefill_tokens == 0
+    async with httpx.AsyncClient(base_url=prefiller.url) as http:
+        await http.post("/emulator/v1/faults", json={"kind": "error", "status": 500, "count": 1})
+    local = await kind.post("/v1/chat/completions", json=BODY | {"cache_salt": "b"}, headers=via(prefiller))
+    assert local.status_code == 200
+    assert decoder.driver.engine.counters.prefill_tokens == 144
+
+
+async def test_clients_do_not_say_where_kv_is(serve: Serve, front: Front, nobody: str) -> None:
+    engine = await serve("d", kv_transfer={})
+    sidecar = await front(engine.url)
+    host, _, port = nobody.partition(":")
+    lie = {
+        "do_remote_prefill": True,
+        "remote_block_ids": [[1]],
+        "remote_engine_id": "e",
+        "remote_request_id": "r",
+        "remote_host": host,
+        "remote_port": int(port),
+    }
+    answer = await sidecar.post("/v1/chat/completions", json=BODY | {"kv_transfer_params": lie})
+    assert answer.status_code == 200
