@@ -7,6 +7,8 @@ _JPEG = b"\xff\xd8\xff"
 # Start of frame: every marker from C0 to CF but the tables C4, C8 and CC.
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH = frozenset(range(0xD0, 0xDA)) | {0x01}
+# As far as its size reaches.
+_EXTENDED_WEBP_BYTES = 30
 
 Size = tuple[int, int]
 
@@ -42,7 +44,7 @@ def _webp(data: bytes) -> Size | None:
     if kind == b"VP8L":
         (bits,) = struct.unpack_from("<I", data, 21)
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if kind == b"VP8X":
+    if kind == b"VP8X" and len(data) >= _EXTENDED_WEBP_BYTES:
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
     return None
 
