@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from heliotrope_sim.emulator.driver import EngineDriver
 from heliotrope_sim.emulator.errors import ApiError, bad_request
 from heliotrope_sim.emulator.faults import Fault, FaultInjector
+from heliotrope_sim.emulator.kv_metrics import tier_blocks
 from heliotrope_sim.emulator.protocol import parse
 from heliotrope_sim.engine import SleepLevel
 from heliotrope_sim.engine.fixed_point import joules, seconds
@@ -125,6 +126,8 @@ class AdminApi:
                 "used": engine.kv.used_blocks,
                 "cached": engine.kv.cached_blocks,
             },
+            "tier_blocks": tier_blocks(engine),
+            "kv_events": None if driver.events is None else driver.events.state(),
             "counters": {
                 "prompt_tokens": driver.metrics.prompt_tokens,
                 "generation_tokens": driver.metrics.generation_tokens,
@@ -140,6 +143,7 @@ class AdminApi:
                 "idle": joules(idle),
                 "asleep": joules(asleep),
                 "host": joules(engine.energy.host_picojoules(now_ns)),
+                "transfers": joules(engine.transfers.picojoules(now_ns)),
             },
             "watts": engine.energy.watts(meter_ns),
         }

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from heliotrope.engine import profiles
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import InvalidInputError
+from heliotrope_sim.emulator.blocks import DEFAULT_HASH_SEED
+from heliotrope_sim.emulator.kv_config import KvEventsConfig, OffloadConfig
 from heliotrope_sim.emulator.multimodal.config import EncoderConfig
 from heliotrope_sim.emulator.transfer.config import KvTransferConfig
 
@@ -68,6 +70,12 @@ class EngineConfig(BaseModel):
     """How it sees images; None: not at all."""
     kv_transfer: KvTransferConfig | None = None
     """How KV and embeddings come from and go to other engines; None: not at all."""
+    kv_events: KvEventsConfig | None = None
+    """How it tells of its KV cache; None: not at all."""
+    offload: OffloadConfig | None = None
+    """Where evicted KV blocks go; None: they are lost."""
+    hash_seed: str = DEFAULT_HASH_SEED
+    """Of the hashes of KV blocks, like PYTHONHASHSEED of vLLM; engines of one seed hash alike."""
     seed: int = 0
 
     @model_validator(mode="after")

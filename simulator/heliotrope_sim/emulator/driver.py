@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from heliotrope_sim.emulator.clock import EngineClock
 from heliotrope_sim.emulator.config import EngineConfig, max_model_len
 from heliotrope_sim.emulator.errors import queue_full
 from heliotrope_sim.emulator.generation import ABORTED, Generation
+from heliotrope_sim.emulator.kv_event_publisher import KvEventPublisher
+from heliotrope_sim.emulator.kv_event_wire import BatchEncoder
 from heliotrope_sim.emulator.metrics import EngineMetrics
 from heliotrope_sim.engine import Engine, Sequence, SleepLevel, Status, StepResult
 from heliotrope_sim.engine.fixed_point import joules, seconds
@@ -29,6 +32,7 @@ class FinishedRequest:
     finish_reason: str
     prompt_tokens: int
     cached_tokens: int
+    """Prompt tokens that were not computed."""
     output_tokens: int
     preemptions: int
     queued_seconds: float
@@ -37,6 +41,10 @@ class FinishedRequest:
     e2e_seconds: float
     joules: float
     """Its share of the steps it took part in, its loads and what was sent of it; idle energy belongs to nobody."""
+    external_tokens: int = 0
+    """Those of `cached_tokens` that were loaded from tiers or other engines."""
+    external_source: str | None = None
+    """The farthest place that they came from."""
     sent_joules: float = 0.0
     """Those of `joules` for sending its KV or embeddings to another engine."""
 
@@ -56,10 +64,20 @@ class EngineDriver:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             encoder=None if config.encoder is None else config.encoder.encoder(),
+            tiers=() if config.offload is None else config.offload.specs(model),
+            record_events=config.kv_events is not None,
         )
         if config.sm_clock_mhz is not None:
             self.engine.set_clock(config.sm_clock_mhz, now_ns=0)
-        self.metrics = EngineMetrics(config.name, self.served_model, self.engine, self.max_model_len)
+        self.events: KvEventPublisher | None = None
+        """None: it tells nobody of its KV cache."""
+        if config.kv_events is not None:
+            self.events = KvEventPublisher(config.kv_events)
+            self._encoder = BatchEncoder(
+                arrays=config.kv_events.event_format == "array",
+                data_parallel_rank=config.kv_events.data_parallel_rank,
+            )
+        self.metrics = EngineMetrics(config.name, self.served_model, self.engine, self.max_model_len, self.events)
         self.finished: OrderedDict[str, FinishedRequest] = OrderedDict()
         self.forgotten = 0
         """Finished requests that had to make room for newer ones."""
@@ -70,7 +88,13 @@ class EngineDriver:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to step."""
+        """Begin to step.
+
+        Raises:
+            InvalidInputError: if the sockets of its KV events cannot be opened.
+        """
+        if self.events is not None:
+            self.events.start()
         self._task = asyncio.create_task(self._run(), name=f"engine {self.config.name}")
 
     async def stop(self) -> None:
@@ -82,6 +106,8 @@ class EngineDriver:
         for generation in list(self._generations.values()):
             self.abort(generation)
             generation.drop()
+        if self.events is not None:
+            await self.events.stop()
 
     @property
     def running(self) -> bool:
@@ -215,15 +241,23 @@ class EngineDriver:
             if self._loading:
                 self._settle_loads(now_ns)
             if result is None:
+                if self.engine.sleep_level is None:
+                    self._publish_events()
                 work_ns = await self._next_work()
                 now_ns = max(work_ns, self.engine.energy.settled_ns)
                 continue
             await asyncio.sleep(max(0.0, self.clock.wall_seconds_until(result.end_ns)))
             lateness = -self.clock.wall_seconds_until(result.end_ns)
             self._deliver(result)
+            self._publish_events()
             self.metrics.step_done(result, lateness)
             # It may have slept and woken since the step's end.
             now_ns = max(result.end_ns, self.engine.energy.settled_ns)
+
+    def _publish_events(self) -> None:
+        """Tell what happened to cached blocks, at the end of a step, as vLLM does; what sleep clears is told after."""
+        if self.events is not None and (events := self.engine.take_events()):
+            self.events.publish(self._encoder.payload(events, time.time()))
 
     async def _next_work(self) -> int:
         """When the engine next has something to do; waits until then."""
@@ -292,6 +326,8 @@ class EngineDriver:
                 else None,
                 e2e_seconds=seconds(end_ns - sequence.queued_ns),
                 joules=sequence.joules,
+                external_tokens=sequence.external_tokens,
+                external_source=sequence.external_source,
             )
         )
 

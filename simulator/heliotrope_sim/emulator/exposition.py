@@ -39,10 +39,10 @@ class Histogram:
         """Their sum."""
         return self._total
 
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._total += value
+    def observe(self, value: float, count: int = 1) -> None:
+        """Count a value once or more."""
+        self._counts[bisect_left(self._bounds, value)] += count
+        self._total += value * count
 
     def lines(self, name: str, label_text: str) -> Iterable[str]:
         """The samples under a name and label set."""

@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Sequence
 
 from heliotrope_sim.emulator.answers import Answer, plan_answer, prompt_key
+from heliotrope_sim.emulator.blocks import BlockChain, PromptImage
 from heliotrope_sim.emulator.driver import EngineDriver
 from heliotrope_sim.emulator.errors import bad_request
 from heliotrope_sim.emulator.messages import Prompt
 from heliotrope_sim.emulator.protocol import GenerationRequest
-from heliotrope_sim.emulator.tokens import block_hashes
 from heliotrope_sim.emulator.transfer.node import TransferNode
 from heliotrope_sim.emulator.transfer.params import read_ec, read_kv
 from heliotrope_sim.emulator.transfer.pulls import Pull
@@ -85,8 +85,16 @@ class Intake:
             ApiError: 500 if KV of a remote prefill does not come and the policy is to fail.
         """
         transfer = self._transfer
-        hashes = block_hashes(
-            prompt.tokens, answer.token_ids(), self._driver.engine.kv.block_size, body.cache_salt or ""
+        hashes = BlockChain(
+            prompt.tokens,
+            answer.token_ids(),
+            self._driver.engine.kv.block_size,
+            seed=self._driver.config.hash_seed,
+            salt=body.cache_salt,
+            images=[
+                PromptImage(placed.image.mm_hash, placed.end - placed.image.tokens, placed.image.tokens)
+                for placed in prompt.images
+            ],
         )
         images = await self._images(body, prompt, hashes, reader)
         hold_ns, pull = None, None

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from heliotrope.engine.model import EngineModel
 from heliotrope_sim.emulator.exposition import Histogram, Page, labels
 from heliotrope_sim.emulator.generation import Generation
+from heliotrope_sim.emulator.kv_event_publisher import KvEventPublisher
+from heliotrope_sim.emulator.kv_metrics import KvMetrics
 from heliotrope_sim.engine import Engine, SleepLevel, StepResult
 from heliotrope_sim.engine.fixed_point import joules, seconds
 
@@ -23,7 +25,6 @@ _ITERATION_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16
 _LATENESS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 _FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
-_CACHE_SOURCES = ("device", "host", "p2p", "disk", "external_unspecified")
 _SLEEP_STATES = {
     "awake": (None, SleepLevel.PAUSED),
     "weights_offloaded": (SleepLevel.WEIGHTS_OFFLOADED,),
@@ -44,13 +45,18 @@ def _token_bounds(longest: int) -> list[int]:
 class EngineMetrics:
     """Counts and times of one engine, in engine time; what the engine's state says is read when the page is made."""
 
-    def __init__(self, name: str, served_model: str, engine: Engine, longest: int) -> None:
+    def __init__(
+        self, name: str, served_model: str, engine: Engine, longest: int, events: KvEventPublisher | None = None
+    ) -> None:
         self._engine = engine
         self._labels = labels({"model_name": served_model, "engine": "0"})
+        self._kv = KvMetrics(engine, events, self._labels)
         self._model_name = labels({"model_name": served_model})
         self._gpus = _gpu_labels(name, engine.model)
         self.prompt_tokens = 0
         self.cached_prompt_tokens = 0
+        self.external_prompt_tokens = 0
+        """Those of the cached ones that were loaded from outside."""
         self.generation_tokens = 0
         self.rejections = 0
         self.slow_readers = 0
@@ -91,6 +97,7 @@ class EngineMetrics:
         self.time_to_first_token.observe(seconds(now_ns - sequence.queued_ns))
         self.prompt_tokens += sequence.request.prompt_tokens
         self.cached_prompt_tokens += sequence.cached_tokens
+        self.external_prompt_tokens += sequence.external_tokens
 
     def request_done(self, generation: Generation, *, client_left: bool = False) -> None:
         """Count a request at its end; one whose client left is in no count of vLLM's, whose frontend forgets it."""
@@ -123,6 +130,7 @@ class EngineMetrics:
         self._histograms(page)
         self._dcgm(page, now_ns)
         self._own(page, now_ns)
+        self._kv.write(page, now_ns)
         return page.text()
 
     def _scheduler(self, page: Page) -> None:
@@ -135,7 +143,10 @@ class EngineMetrics:
             "vllm:num_requests_waiting_by_reason",
             "gauge",
             "Number of waiting requests by reason.",
-            [(f'{common},reason="capacity"', engine.num_waiting), (f'{common},reason="deferred"', 0)],
+            [
+                (f'{common},reason="capacity"', engine.num_waiting - engine.num_loading),
+                (f'{common},reason="deferred"', engine.num_loading),
+            ],
         )
         page.family(
             "vllm:engine_sleep_state",
@@ -178,7 +189,7 @@ class EngineMetrics:
         preemptions = "Cumulative number of preemption from the engine."
         counter("num_preemptions", preemptions, [(common, did.preemptions)])
         counter("prompt_tokens", "Number of prefill tokens processed.", [(common, self.prompt_tokens)])
-        cached = self.cached_prompt_tokens
+        cached, external = self.cached_prompt_tokens, self.external_prompt_tokens
         counter(
             "prompt_tokens_by_source",
             "Number of prompt tokens by source.",
@@ -186,8 +197,8 @@ class EngineMetrics:
                 "source",
                 [
                     ("local_compute", self.prompt_tokens - cached),
-                    ("local_cache_hit", cached),
-                    ("external_kv_transfer", 0),
+                    ("local_cache_hit", cached - external),
+                    ("external_kv_transfer", external),
                 ],
             ),
         )
@@ -195,7 +206,7 @@ class EngineMetrics:
         counter(
             "prompt_tokens_cached_by_source",
             "Prefix-cache hit tokens by the cache tier that supplied them.",
-            by("source", [(source, did.prefix_hits if source == "device" else 0) for source in _CACHE_SOURCES]),
+            by("source", self._kv.sources),
         )
         counter("generation_tokens", "Number of generation tokens processed.", [(common, self.generation_tokens)])
         counter(

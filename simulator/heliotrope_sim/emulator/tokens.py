@@ -6,7 +6,6 @@ begin with the same messages begin with the same tokens, and an answer sent back
 was generated with.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -67,22 +66,3 @@ def _role(role: str) -> int:
 
 def _special(token: int) -> Tokens:
     return np.array([token], dtype="<u4")
-
-
-def block_hashes(prompt: Tokens, output: Tokens, block_size: int, salt: str = "") -> list[int]:
-    """Chained 64-bit hashes of the full blocks: equal only if the block and all before it are equal.
-
-    Args:
-        prompt: the sequence's first tokens.
-        output: those that follow.
-        block_size: tokens per block.
-        salt: the request's `cache_salt`; sequences of different salts share nothing.
-    """
-    data = memoryview(prompt.tobytes() + output.tobytes())
-    width = block_size * BYTES_PER_TOKEN
-    hashes = []
-    parent = hashlib.blake2b(salt.encode(), digest_size=8).digest()
-    for start in range(0, len(data) // width * width, width):
-        parent = hashlib.blake2b(data[start : start + width], digest_size=8, key=parent).digest()
-        hashes.append(int.from_bytes(parent, "little"))
-    return hashes

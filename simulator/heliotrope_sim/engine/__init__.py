@@ -4,12 +4,13 @@ from heliotrope_sim.engine.encoder import Encoder, EncoderCosts
 from heliotrope_sim.engine.images import ImageInput
 from heliotrope_sim.engine.kv_events import AllBlocksCleared, BlocksRemoved, BlocksStored, KvEvent, Medium
 from heliotrope_sim.engine.loop import Engine
-from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
+from heliotrope_sim.engine.results import BlockTransfers, Counters, ExternalCounters, Phase, SleepLevel, StepResult
 from heliotrope_sim.engine.sequence import ExternalKv, KvSource, Request, Sequence, Status
 from heliotrope_sim.engine.tiers import TierSpec
 
 __all__ = [
     "AllBlocksCleared",
+    "BlockTransfers",
     "BlocksRemoved",
     "BlocksStored",
     "Counters",

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliotrope_sim.emulator.answers import Answer, plan_answer, prompt_key
+from heliotrope_sim.emulator.blocks import BlockChain
 from heliotrope_sim.emulator.config import OutputLength
-from heliotrope_sim.emulator.tokens import block_hashes, tokenize, tokenize_messages
+from heliotrope_sim.emulator.tokens import tokenize, tokenize_messages
 
 NOTHING = tokenize("")
 
@@ -49,21 +50,9 @@ def test_an_answer_sent_back_has_the_tokens_that_it_was_generated_with() -> None
     following = tokenize_messages([*messages, ("assistant", answer.text()), ("user", "go on")])
     whole = np.concatenate([prompt, answer.token_ids()])
     assert np.array_equal(following[: len(whole)], whole)
-    hashes = block_hashes(prompt, answer.token_ids(), 16)
+    hashes = BlockChain(prompt, answer.token_ids(), 16)
     assert len(hashes) == len(whole) // 16
-    assert block_hashes(following, NOTHING, 16)[: len(hashes)] == hashes
-
-
-def test_hashes_are_chained_salted_and_the_same_in_every_process() -> None:
-    tokens = tokenize("x" * 4 * 16 * 3)
-    hashes = block_hashes(tokens, NOTHING, 16)
-    # Three equal blocks in different places are different content.
-    assert len(set(hashes)) == 3
-    other = tokens.copy()
-    other[0] += 1
-    assert not set(block_hashes(other, NOTHING, 16)) & set(hashes)
-    assert not set(block_hashes(tokens, NOTHING, 16, "tenant")) & set(hashes)
-    assert hashes[0] == 5331857248073017201
+    assert BlockChain(following, NOTHING, 16)[: len(hashes)] == hashes
 
 
 @settings(deadline=None)
