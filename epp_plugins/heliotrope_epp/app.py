@@ -51,6 +51,7 @@ from heliotrope_epp.plugins.sessions.tracker import SessionTracker
 from heliotrope_epp.settings import EppSettings
 from heliotrope_epp.telemetry.admin import AdminServer
 from heliotrope_epp.telemetry.debug import state_document
+from heliotrope_epp.telemetry.kv import KvCollector
 from heliotrope_epp.telemetry.metrics import Metrics, StateCollector
 from heliotrope_epp.telemetry.sessions import SessionCollector, sessions_document
 from heliotrope_epp.tracing.runtime import Tracing
@@ -254,6 +255,7 @@ class Picker:
         if self._scrapes:
             self._store.listen(self._scraper)
         self._store.listen(_Forgetting(self._pipeline))
+        self._metrics_registry.register(KvCollector(self._pipeline.producers))
         if self._sessions is not None:
             self._store.listen(self._sessions)
             self._metrics_registry.register(SessionCollector(self._sessions.counts, self._gate))

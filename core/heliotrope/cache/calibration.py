@@ -89,6 +89,10 @@ class CacheCalibration:
         """By `age_bin`."""
         return self._known.get(endpoint, self._any)
 
+    def pool(self) -> tuple[Trust, ...]:
+        """Of an endpoint that nothing is known of, by `age_bin`."""
+        return self._any
+
     def learn(self, endpoint: str, age_seconds: float, believed_tokens: float, true_tokens: float) -> None:
         """A request was served whose prefix was believed to be cached there.
 

@@ -73,6 +73,18 @@ class Metrics:
             "Requests beyond the largest number of classes of the holdout; they share one.",
             registry=registry,
         )
+        self._kv_actions = Counter(
+            "heliotrope_kv_actions",
+            "Carbon decisions by how the endpoint that is used comes by the prompt's KV.",
+            ["action", "region"],
+            registry=registry,
+        )
+        self._transfer_joules = Counter(
+            "heliotrope_kv_transfer_joules",
+            "Estimated energy of pulled and reloaded KV blocks, of the network and both ends.",
+            ["region"],
+            registry=registry,
+        )
         self._decision_seconds = Histogram(
             "heliotrope_decision_seconds", "Wall time of one decision.", buckets=DECISION_BUCKETS, registry=registry
         )
@@ -129,6 +141,8 @@ class Metrics:
         row = decision.row_of(result.pick.options[0].key) if result.pick.options else None
         if row is None:
             return
+        self._kv_actions.labels(decision.candidates.kv_actions[row].value, region or UNKNOWN).inc()
+        self._transfer_joules.labels(region or UNKNOWN).inc(float(decision.candidates.transfer_joules[row]))
         joules, grams = decision.estimates.energy_joules[row], decision.estimates.grams_co2e[row]
         if np.isfinite(joules):
             self._joules.labels(region or UNKNOWN).inc(float(joules))
