@@ -8,7 +8,19 @@ from rich.console import Console
 
 import heliotrope
 from heliotrope.errors import HeliotropeError
-from heliotrope_cli.commands import crds, demo, epp, evaluate, explain, ledger, operator, savings, settle, trainer
+from heliotrope_cli.commands import (
+    crds,
+    demo,
+    epp,
+    evaluate,
+    explain,
+    ledger,
+    operator,
+    reproduce,
+    savings,
+    settle,
+    trainer,
+)
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -25,6 +37,7 @@ def build_app() -> App:
     app.command(demo.demo)
     app.command(epp.epp)
     app.command(evaluate.evaluate)
+    app.command(reproduce.reproduce)
     app.command(operator.operator)
     app.command(crds.crds)
     app.command(ledger.ledger)
