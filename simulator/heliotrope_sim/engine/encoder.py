@@ -52,14 +52,19 @@ class EncoderCache:
         """Whether an image is remembered; neither counted nor taken for a use."""
         return mm_hash in self._tokens
 
-    def look_up(self, mm_hash: str) -> int | None:
-        """The tokens of a remembered image; None if it is not."""
-        self.queries += 1
+    def tokens_of(self, mm_hash: str) -> int | None:
+        """The tokens of a remembered image, for another engine; None if it is not remembered."""
         tokens = self._tokens.get(mm_hash)
         if tokens is not None:
-            self.hits += 1
             self._tokens.move_to_end(mm_hash)
         return tokens
+
+    def look_up(self, mm_hash: str, *, known: bool = False) -> bool:
+        """Whether an image is remembered, or `known` to be on its way anyhow; counted."""
+        found = known or self.tokens_of(mm_hash) is not None
+        self.queries += 1
+        self.hits += found
+        return found
 
     def remember(self, mm_hash: str, tokens: int) -> None:
         """Keep an embedding."""
@@ -121,9 +126,11 @@ class Encoder:
         load_ns: int | None = None
         picojoules = 0
         sequence.images_to_encode = []
+        on_the_way: set[str] = set()
         for image in sequence.request.images:
-            if image.end <= covered or self.cache.look_up(image.mm_hash) is not None:
+            if image.end <= covered or self.cache.look_up(image.mm_hash, known=image.mm_hash in on_the_way):
                 continue
+            on_the_way.add(image.mm_hash)
             if image.load_ns is None or not may_load:
                 sequence.images_to_encode.append(image)
                 continue

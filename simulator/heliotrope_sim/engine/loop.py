@@ -201,6 +201,31 @@ class Engine:
             self._let_go(sequence)
         return sequence
 
+    def give_up_load(self, request_id: str, now_ns: int) -> bool:
+        """Compute what was to come from another engine; False if nothing is on its way to that request.
+
+        What the transfer has drawn stays charged to it.
+        """
+        sequence = self._sequences.get(request_id)
+        if sequence is None or sequence.request.external is None or sequence.external_failed:
+            return False
+        if sequence.status is Status.WAITING:
+            sequence.external_failed = True
+            return True
+        if sequence.status is not Status.LOADING or sequence.external_source is not sequence.request.external.source:
+            return False
+        sequence.external_failed = True
+        self.external.hits[sequence.request.external.source] -= sequence.external_tokens
+        sequence.cached_tokens -= sequence.external_tokens
+        sequence.external_tokens = sequence.loading_tokens = 0
+        sequence.external_source = None
+        self._loading.remove(sequence)
+        sequence.loaded_ns = now_ns
+        if self.encoder is not None and sequence.request.images:
+            self._load_embeddings(sequence, self.encoder, now_ns, first_time=True)
+        self._loading.add(sequence)
+        return True
+
     def renew(self, request_id: str, now_ns: int, hold_ns: int) -> bool:
         """Hold a finished request for `hold_ns` from now on; False if it is not held."""
         sequence = self._holds.get(request_id)
@@ -367,7 +392,7 @@ class Engine:
 
     def _load(self, sequence: Sequence, now_ns: int, *, first_time: bool) -> bool:
         """Begin to load what is not cached here, from where there is most; False if there is nothing to load."""
-        external = sequence.request.external if first_time else None
+        external = sequence.request.external if first_time and not sequence.external_failed else None
         if (external is None and self.tiers is None) or sequence.request.encode_only:
             return False
         if first_time:

@@ -86,6 +86,8 @@ class Sequence:
     """Those of `cached_tokens` that were loaded from outside."""
     external_source: KvSource | None = None
     """Where they came from."""
+    external_failed: bool = False
+    """Whether what another engine was to send does not come."""
     generated: int = 0
     preemptions: int = 0
     picojoules: int = 0

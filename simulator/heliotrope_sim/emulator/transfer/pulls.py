@@ -218,7 +218,8 @@ class Puller:
                 await self._renew(pull)
         sequence = generation.sequence
         tokens = 0
-        if sequence is not None and sequence.external_tokens:
+        # What its own tiers had more of came from there.
+        if sequence is not None and sequence.external_tokens and sequence.external_source is pull.external.source:
             tokens = pull.external.tokens - (sequence.cached_tokens - sequence.external_tokens)
             duration_ns = pull.external.load_ns * tokens // pull.external.tokens
             blocks = -(-tokens // self._layout.block_size)

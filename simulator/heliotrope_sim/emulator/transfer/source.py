@@ -142,7 +142,7 @@ class KvSourceService:
         encoder = self._driver.engine.encoder
         found = {}
         for mm_hash in dict.fromkeys(request.mm_hashes):
-            tokens = encoder.cache.look_up(mm_hash) if encoder is not None else None
+            tokens = encoder.cache.tokens_of(mm_hash) if encoder is not None else None
             if tokens is not None:
                 found[mm_hash] = tokens
         self._account(sum(found.values()) * config.bytes_per_token, request.location, request.reader)

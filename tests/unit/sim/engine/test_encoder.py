@@ -66,6 +66,9 @@ def test_the_same_image_is_encoded_once(model: EngineModel) -> None:
     engine.submit(Request("third", 10, 1, images=image), now_ns=results[-1].end_ns)
     assert [r.phase for r in run(engine, results[-1].end_ns)] == [Phase.PREFILL]
     assert (engine.encoder.encoded_images, engine.encoder.cache.queries, engine.encoder.cache.hits) == (1, 3, 1)
+    twice = engine.submit(Request("twice", 20, 1, images=(ImageInput("b", 4, 6), ImageInput("b", 4, 12))), 10**13)
+    assert run(engine, 10**13)[0].tokens == 4
+    assert (twice.status, engine.encoder.cache.hits) == (Status.FINISHED, 2)
 
 
 def test_an_image_whose_kv_is_here_needs_no_embedding(model: EngineModel) -> None:
@@ -153,7 +156,7 @@ def test_an_engine_without_an_encoder_takes_no_images(model: EngineModel) -> Non
 def test_the_cache_never_holds_more_than_it_may(uses: list[tuple[int, int]], capacity: int) -> None:
     cache = EncoderCache(capacity)
     for name, tokens in uses:
-        if cache.look_up(str(name)) is None:
+        if not cache.look_up(str(name)):
             cache.remember(str(name), tokens)
             assert (str(name) in cache) == (tokens <= capacity)
         assert cache.used_tokens <= capacity
@@ -164,7 +167,8 @@ def test_the_least_recently_used_image_goes_first() -> None:
     cache = EncoderCache(10)
     for name in "ab":
         cache.remember(name, 5)
-    assert cache.look_up("a") == 5
+    assert cache.tokens_of("a") == 5
+    assert cache.tokens_of("z") is None
     cache.remember("c", 3)
     assert ("a" in cache, "b" in cache, "c" in cache, cache.evictions) == (True, False, True, 1)
 

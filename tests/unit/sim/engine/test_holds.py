@@ -1,10 +1,12 @@
-"""Cached prefixes held for others: what is read stays in memory meanwhile, and in the cache afterwards."""
+"""Cached prefixes held for others stay in memory meanwhile; KV that does not come after all is computed."""
 
 import pytest
 
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import InvalidInputError
-from heliotrope_sim.engine import Engine, Request, SleepLevel, Status
+from heliotrope_sim.engine import Engine, ExternalKv, KvSource, Phase, Request, SleepLevel, Status
+
+MS = 1_000_000
 
 
 def finish(engine: Engine, now: int = 0) -> int:
@@ -64,3 +66,33 @@ def test_sleep_lets_go_of_everything(model: EngineModel) -> None:
     engine.hold_cached("h", (1,), now, hold_ns=100)
     engine.sleep(SleepLevel.WEIGHTS_OFFLOADED, now)
     assert (engine.num_held, engine.kv.used_blocks, engine.kv.cached_blocks) == (0, 0, 0)
+
+
+def test_kv_that_does_not_come_is_computed(model: EngineModel) -> None:
+    engine = Engine(model)
+    s = engine.submit(Request("r", 20, 2, (1, 2, 3, 4, 5), ExternalKv(16, 50 * MS, 70, KvSource.P2P)), now_ns=0)
+    assert engine.step(0) is None
+    assert engine.give_up_load("r", 10 * MS)
+    assert not engine.give_up_load("r", 10 * MS)
+    assert engine.next_work_ns == 10 * MS
+    prefill = engine.step(10 * MS)
+    assert prefill is not None
+    assert (prefill.phase, prefill.tokens) == (Phase.PREFILL, 20)
+    finish(engine, prefill.end_ns)
+    assert (s.status, s.cached_tokens, s.external_tokens, s.external_source) == (Status.FINISHED, 0, 0, None)
+    assert engine.external.hits[KvSource.P2P] == 0
+    # The link has worked all the same.
+    assert s.load_picojoules == engine.transfers.picojoules(10**12) == 70
+
+
+def test_kv_that_will_not_come_is_not_waited_for(model: EngineModel) -> None:
+    engine = Engine(model, max_num_seqs=1)
+    engine.submit(Request("first", 4, 3), now_ns=0)
+    s = engine.submit(Request("r", 20, 1, (), ExternalKv(20, 10**12, 70)), now_ns=0)
+    result = engine.step(0)
+    assert result is not None
+    assert engine.give_up_load("r", 1)
+    assert finish(engine, result.end_ns) < 10**12
+    assert (s.status, s.load_picojoules) == (Status.FINISHED, 0)
+    for name in ("r", "first", "unknown"):
+        assert not engine.give_up_load(name, 2)
