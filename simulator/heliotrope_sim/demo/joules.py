@@ -1,6 +1,7 @@
 """Each request's joules three times: as the picker expected them, as it measured them, and as the engine knows them."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from heliotrope_sim.demo.client import RequestResult
 from heliotrope_sim.demo.fleet import RunningEngine
 
 NAN = float("nan")
+# What sidecars add to a request's id for each of its images.
+_ENCODING = re.compile(r"-enc-\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,16 @@ async def true_joules(engines: Sequence[RunningEngine]) -> dict[str, float]:
     """What emulated engines say of their last finished requests, by response id."""
     async with httpx.AsyncClient(trust_env=False, timeout=30.0) as client:
         pages = await asyncio.gather(*(client.get(f"{engine.url}/emulator/v1/requests") for engine in engines))
-    return {each["response_id"]: float(each["joules"]) for page in pages for each in page.json()["requests"]}
+    return joules_of_responses([each for page in pages for each in page.json()["requests"]])
+
+
+def joules_of_responses(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The joules of each response: all that any engine drew for it, by encoding, prefill, transfer and decode."""
+    totals: dict[str, float] = {}
+    for record in records:
+        response_id = _ENCODING.sub("", record["response_id"])
+        totals[response_id] = totals.get(response_id, 0.0) + float(record["joules"])
+    return totals
 
 
 def request_joules(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heliotrope_sim.demo.client import RequestResult
-from heliotrope_sim.demo.joules import relative_errors, request_joules
+from heliotrope_sim.demo.joules import joules_of_responses, relative_errors, request_joules
 
 NAN = float("nan")
 
@@ -42,3 +42,10 @@ def test_errors_are_relative_to_the_second_and_skip_what_is_unknown() -> None:
     assert errors["mean"] == pytest.approx(0.15)
     assert errors["total"] == pytest.approx(0.05)
     assert relative_errors([(NAN, 1.0)]) == {"requests": 0, "median": None, "mean": None, "total": None}
+
+
+def test_a_response_has_the_joules_of_all_engines_that_worked_for_it() -> None:
+    records = [("chatcmpl-a", 5.0), ("chatcmpl-a-enc-0", 1.0), ("chatcmpl-a-enc-12", 2.0), ("chatcmpl-a", 7.0)]
+    records.append(("chatcmpl-b-enc-x", 3.0))
+    totals = joules_of_responses([{"response_id": name, "joules": joules} for name, joules in records])
+    assert totals == {"chatcmpl-a": 15.0, "chatcmpl-b-enc-x": 3.0}
