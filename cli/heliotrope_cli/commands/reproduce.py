@@ -22,8 +22,8 @@ def reproduce(
 ) -> None:
     """Re-run a published study on Heliotrope's own code and print the paper's figures beside ours.
 
-    Without an experiment it lists those there are. Figures whose inputs cannot be had are run on public substitutes that
-    the output names; then the order, the sign and the trend are judged and the number is reported.
+    Without an experiment it lists those there are. Where an input of the paper cannot be had, the run uses a public
+    substitute and says so; then the order, the sign and the trend are judged and the number is reported.
 
     Args:
         experiment: Its name.

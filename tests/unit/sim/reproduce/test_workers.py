@@ -5,7 +5,7 @@ import time
 import pytest
 from rich.console import Console
 
-from heliotrope_sim.reproduce.workers import workers
+from heliotrope_sim.reproduce.workers import Workers, workers
 
 
 def double(value: int) -> int:
@@ -19,6 +19,12 @@ def fail(value: int) -> int:
 
 def sleep(_: int) -> None:
     time.sleep(60.0)
+
+
+def interrupted(pool: Workers) -> None:
+    assert pool.map("warm", double, [4]) == [8]
+    pool._pool.submit(sleep, 1)  # type: ignore[union-attr]
+    raise KeyboardInterrupt
 
 
 def quiet() -> Console:
@@ -46,9 +52,7 @@ def test_an_error_of_a_task_ends_the_block_and_its_processes() -> None:
 @pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_tasks() -> None:
     started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), workers(1 + 1, quiet()) as pool:
-        assert pool.map("warm", double, [4]) == [8]
-        pool._pool.submit(sleep, 1)  # type: ignore[union-attr]
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), workers(2, quiet()) as pool:
+        interrupted(pool)
     assert time.monotonic() - started < 30.0
     assert not multiprocessing.active_children()
