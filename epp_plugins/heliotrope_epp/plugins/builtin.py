@@ -30,6 +30,7 @@ from heliotrope_epp.plugins.producers.approx_prefix_cache import (
 from heliotrope_epp.plugins.profilehandlers.single import SINGLE_PROFILE_HANDLER, SingleProfileHandler
 from heliotrope_epp.plugins.registry import PluginRegistry
 from heliotrope_epp.plugins.scorers.kv_cache_utilization import KV_CACHE_UTILIZATION_SCORER, KvCacheUtilizationScorer
+from heliotrope_epp.plugins.scorers.power_headroom import POWER_HEADROOM_SCORER, PowerHeadroomScorer
 from heliotrope_epp.plugins.scorers.prefix_cache import (
     PREFIX_CACHE_SCORER,
     PrefixCacheScorer,
@@ -95,6 +96,9 @@ def _scorers(registry: PluginRegistry) -> None:
         NoParameters,
         lambda _parameters, _context: KvCacheUtilizationScorer(),
         beta,
+    )
+    registry.register(
+        POWER_HEADROOM_SCORER, kind, NoParameters, lambda _parameters, _context: PowerHeadroomScorer(), beta
     )
     registry.register(
         PREFIX_CACHE_SCORER,
