@@ -115,6 +115,8 @@ def relaxations(checked: Feasibility) -> list[tuple[BoolColumn | None, tuple[Lim
 
 def _in_share(candidates: Candidates, policy: DecisionPolicy, standing: Standing) -> BoolColumn | None:
     full = regions_at_limit(standing.region_counts, policy.largest_region_share)
+    if standing.session_region is not None:
+        full -= {standing.session_region}
     if not full:
         return None
     column = _by_region(candidates, [name not in full for name in candidates.region_names], unknown=None not in full)

@@ -147,7 +147,7 @@ class DecisionPolicy:
     """Share of requests, in [0, 50], whose endpoint is chosen blind to carbon."""
     holdout_seed: int = 0
     kv: KvRules = field(default_factory=KvRules)
-    sessions: SessionRules = SessionRules()
+    sessions: SessionRules = field(default_factory=SessionRules)
     largest_region_share: float = 1.0
     """Of the policy's recent requests, in (0, 1]; yields where only that region keeps the SLO."""
     power: PowerLimit | None = None

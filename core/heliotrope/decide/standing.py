@@ -26,6 +26,8 @@ class Standing:
     """1 where an accelerator is slowed down by power or heat, 0 where none is."""
     region_counts: Mapping[str | None, float] = field(default_factory=dict)
     """This picker's recent requests by region (`heliotrope.decide.shares`)."""
+    session_region: str | None = None
+    """Where the request's session was last: its next turn takes no new place there, whatever the region's share."""
     draw_seed: int = 0
     """Tells this picker's draws from those of others (`heliotrope.decide.draw`)."""
 

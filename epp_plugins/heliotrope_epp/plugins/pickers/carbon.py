@@ -6,6 +6,7 @@ the configuration. It turns the filtered options into columns and hands them to 
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -80,13 +81,16 @@ class CarbonPicker:
         if policy is None:
             return None
         fixed = self._fixed.of(options)
+        last_served = _last_served(request, fixed.endpoints)
+        if last_served is not None:
+            standing = replace(standing, session_region=fixed.regions[last_served])
         candidates = with_kv_plans(
             candidates_of(options, scores, self._context.regions(), fixed),
             float(request.prompt_tokens),
             policy.kv,
             self._kv_pools.of(options.states),
             offloaded_tokens=options.offloaded_tokens,
-            last_served=_last_served(request, fixed.endpoints),
+            last_served=last_served,
         )
         decision = decide(
             request_profile(request),

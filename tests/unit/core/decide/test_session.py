@@ -20,6 +20,7 @@ from heliotrope.decide.feasible import INFEASIBLE, Loss
 from heliotrope.decide.holdout import Assignment
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.session import switch_features, with_session
+from heliotrope.decide.standing import Standing
 from heliotrope.decide.verdict import Because, Movement
 
 HISTORY = 900
@@ -141,6 +142,17 @@ def test_a_held_out_request_is_not_steered_by_its_session(stays: Gate) -> None:
     assert found.endpoint == "e2"
     assert found.session is not None
     assert found.session.because is Because.HELD_OUT
+
+
+def test_a_region_at_its_largest_share_keeps_the_sessions_that_it_has() -> None:
+    shared = policy(largest_region_share=0.5)
+    full = Standing(region_counts={"a": 10.0, "b": 90.0, "c": 10.0})
+    candidates = pool(["b", "c"], THREE, cached_tokens=[HISTORY, 0.0])
+    assert decide(REQUEST, candidates, shared, NOW, standing=full).endpoint == "e1"
+    holds = replace(full, session_region="b")
+    assert decide(REQUEST, candidates, shared, NOW, standing=holds).endpoint == "e0"
+    elsewhere = replace(full, session_region="c")
+    assert decide(REQUEST, candidates, shared, NOW, standing=elsewhere).endpoint == "e1"
 
 
 def test_without_carbon_the_gate_is_not_believed(stays: Gate) -> None:
