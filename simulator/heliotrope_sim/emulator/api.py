@@ -15,9 +15,9 @@ from heliotrope.errors import InvalidInputError
 from heliotrope_sim.emulator.answers import Answer
 from heliotrope_sim.emulator.config import Role
 from heliotrope_sim.emulator.driver import EngineDriver
-from heliotrope_sim.emulator.errors import ApiError, bad_request, unknown_model
+from heliotrope_sim.emulator.errors import ApiError, bad_request, load_failed, unknown_model
 from heliotrope_sim.emulator.faults import Fault, FaultInjector, FaultKind
-from heliotrope_sim.emulator.generation import ABORTED, Generation
+from heliotrope_sim.emulator.generation import ABORTED, FAILED, Generation
 from heliotrope_sim.emulator.intake import Intake
 from heliotrope_sim.emulator.messages import Prompt
 from heliotrope_sim.emulator.protocol import (
@@ -198,6 +198,8 @@ class OpenAIApi:
 
     async def _answer(self, generation: Generation, pull: Pull | None, *, chat: bool) -> web.Response:
         await self._finish(generation, pull)
+        if generation.finish_reason == FAILED:
+            raise load_failed()
         handed_over = None
         if self._transfer is not None and generation.request.hold_ns is not None and generation.complete:
             handed_over = self._transfer.handed_over(generation)

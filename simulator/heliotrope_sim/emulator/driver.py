@@ -149,6 +149,27 @@ class EngineDriver:
         self._record(generation, client_left=True)
         self._wake.set()
 
+    def fail(self, generation: Generation) -> None:
+        """End a request whose KV did not come; nothing happens if it has ended."""
+        if self._generations.pop(generation.request.request_id, None) is None:
+            return
+        self._settle()
+        self.engine.abort(generation.request.request_id, self.clock.now_ns())
+        generation.fail()
+        self._record(generation)
+        self._wake.set()
+
+    def give_up_load(self, generation: Generation) -> None:
+        """Compute KV that was to come from another engine."""
+        self._settle()
+        if self.engine.give_up_load(generation.request.request_id, self.clock.now_ns()):
+            self._settle_load(generation.request.request_id)
+            self._wake.set()
+
+    def _settle(self) -> None:
+        """Account up to now, so that what happens now changes nothing before."""
+        self.engine.energy.settle(self.meter_ns(self.clock.now_ns()))
+
     def sleep(self, level: SleepLevel) -> None:
         """Put the engine to sleep; what is in flight is dropped."""
         for sequence in self.engine.sleep(level, self.meter_ns(self.clock.now_ns())):
@@ -310,7 +331,7 @@ class EngineDriver:
         sequence = generation.sequence
         if sequence is None:
             return
-        end_ns = generation.last_token_ns if generation.finish_reason != ABORTED else sequence.finished_ns or 0
+        end_ns = generation.last_token_ns if generation.complete else sequence.finished_ns or 0
         first_ns = sequence.first_token_ns
         self._remember(
             FinishedRequest(

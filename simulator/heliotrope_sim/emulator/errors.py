@@ -34,6 +34,11 @@ def unknown_model(asked: str, served: str) -> ApiError:
     return ApiError(HTTPStatus.NOT_FOUND, message, kind="NotFoundError", param="model")
 
 
+def load_failed() -> ApiError:
+    """KV that was to come from another engine did not."""
+    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal server error", kind="InternalServerError")
+
+
 def queue_full() -> ApiError:
     """More unfinished requests than the engine accepts."""
     return ApiError(

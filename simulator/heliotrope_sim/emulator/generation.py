@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliotrope_sim.emulator.answers import Answer
-from heliotrope_sim.emulator.sse import ChunkWriter, Identity, usage
+from heliotrope_sim.emulator.sse import ChunkWriter, Identity, failure, usage
 from heliotrope_sim.engine import Request, Sequence
 
 ABORTED = "abort"
+FAILED = "error"
 UNREAD_BYTES_LIMIT = 1024 * 1024
 
 
@@ -36,7 +37,7 @@ class Generation:
     delivered: int = 0
     last_token_ns: int = 0
     finish_reason: str | None = None
-    """None while it runs; `abort` if the engine dropped it."""
+    """None while it runs; `abort` if the engine dropped it, `error` if its KV did not come."""
 
     def deliver_token(self, now_ns: int, *, last: bool) -> None:
         """Hand over one token, which exists since `now_ns`."""
@@ -61,7 +62,7 @@ class Generation:
     @property
     def complete(self) -> bool:
         """Whether it has ended by itself."""
-        return self.finish_reason is not None and self.finish_reason != ABORTED
+        return self.finish_reason not in (None, ABORTED, FAILED)
 
     def finish(self, reason: str) -> None:
         """End it; whoever waits for it goes on."""
@@ -77,6 +78,12 @@ class Generation:
             ending = self.chunks.last_token(self.answer.words, ABORTED)
             self.transport.write(opening + ending + self.chunks.closing(self.usage()))
         self.finish(ABORTED)
+
+    def fail(self) -> None:
+        """End it because its KV did not come; a stream says so, as vLLM's does."""
+        if self.chunks is not None and not self.transport.is_closing():
+            self.transport.write(failure())
+        self.finish(FAILED)
 
     def text(self) -> str:
         """The text so far."""

@@ -100,6 +100,12 @@ class ChunkWriter:
         return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
 
 
+def failure() -> bytes:
+    """What ends a stream whose request failed in the engine."""
+    error = {"message": "Internal server error", "type": "InternalServerError", "param": None, "code": 500}
+    return frame(b"data: " + json.dumps({"error": error}).encode() + b"\n\n") + frame(b"data: [DONE]\n\n")
+
+
 def frame(data: bytes) -> bytes:
     """One chunk of a chunked HTTP/1.1 body."""
     return b"%x\r\n%b\r\n" % (len(data), data)

@@ -11,6 +11,7 @@ import pytest
 
 from heliotrope.engine.model import EngineModel
 from heliotrope_sim.emulator import ServedEngine
+from heliotrope_sim.engine import SleepLevel
 
 Serve = Callable[..., Awaitable[ServedEngine]]
 Front = Callable[..., Awaitable[httpx.AsyncClient]]
@@ -123,6 +124,33 @@ async def test_many_pull_at_once_and_nothing_is_left(serve: Serve, front: Front)
     await until(lambda: used_blocks(prefiller) == used_blocks(decoder) == 0)
     for engine in (prefiller, decoder):
         check_books(engine)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("policy", ["fail", "recompute"])
+async def test_a_prefiller_that_loses_its_memory_during_the_transfer(
+    serve: Serve, front: Front, policy: str, stream: bool
+) -> None:
+    endless = {"links": {"region": SLOW_LINK | {"latency_seconds": 10_000.0}}, "kv_load_failure_policy": policy}
+    prefiller, decoder = await serve("p", kv_transfer=endless), await serve("d", kv_transfer=endless)
+    sidecar = await front(decoder.url)
+    asked = asyncio.create_task(
+        sidecar.post("/v1/chat/completions", json=BODY | {"stream": stream}, headers=via(prefiller))
+    )
+    await until(lambda: decoder.driver.engine.num_loading == 1)
+    prefiller.driver.sleep(SleepLevel.DISCARDED)
+    answer = await asked
+    (record,) = decoder.driver.finished.values()
+    if policy == "recompute":
+        assert (answer.status_code, record.finish_reason) == (200, "length")
+        assert decoder.driver.engine.counters.prefill_tokens == 144
+        assert answer.text.endswith("data: [DONE]\n\n") == stream
+    else:
+        assert answer.status_code == (200 if stream else 500)
+        assert "Internal server error" in answer.text
+        assert (record.finish_reason, decoder.driver.metrics.finished["error"]) == ("error", 1)
+    assert sample((await sidecar.get("/metrics")).text, "vllm:nixl_num_failed_transfers_total") == 1
+    assert used_blocks(decoder) == used_blocks(prefiller) == 0
 
 
 async def test_a_client_that_leaves_during_the_transfer_frees_both_engines(serve: Serve, front: Front) -> None:

@@ -79,12 +79,6 @@ class TransferNode:
         """What it shows on /metrics."""
         self.pulls.counts.write(page, label_text, expired=expired)
         page.family(
-            "heliotrope_emulator_kv_holds",
-            "gauge",
-            "Requests and cached prefixes whose blocks are held for other engines.",
-            [(label_text, self.source.holding)],
-        )
-        page.family(
             "heliotrope_emulator_sent_bytes_total",
             "counter",
             "Bytes of KV and embeddings that other engines read.",

@@ -11,8 +11,9 @@ import aiohttp
 from pydantic import BaseModel, ValidationError
 
 from heliotrope.cache.links import Link, Place
+from heliotrope.units import BITS_PER_BYTE
 from heliotrope_sim.emulator.driver import EngineDriver
-from heliotrope_sim.emulator.errors import ApiError
+from heliotrope_sim.emulator.errors import load_failed
 from heliotrope_sim.emulator.generation import Generation
 from heliotrope_sim.emulator.transfer import wire
 from heliotrope_sim.emulator.transfer.config import KvTransferConfig, LoadFailurePolicy
@@ -23,7 +24,6 @@ from heliotrope_sim.engine.fixed_point import nanoseconds, picojoules
 
 logger = logging.getLogger(__name__)
 
-BITS_PER_BYTE = 8
 CLOSE_SECONDS = 0.2
 # A reader gives a sign of itself this often in the time that it is granted.
 SIGNS_PER_LEASE = 3
@@ -49,6 +49,8 @@ class Pull:
     link: Link
     external: ExternalKv
     lease_seconds: float
+    required: bool
+    """Whether the request is to fail where the policy says so; a cached prefix is only a help."""
 
 
 class Puller:
@@ -111,9 +113,7 @@ class Puller:
             self.counts.failed(error.reason)
             logger.warning("KV of a request does not come: %s", error)
             if transfer.remote_prefill is not None and self._config.kv_load_failure_policy is LoadFailurePolicy.FAIL:
-                raise ApiError(
-                    HTTPStatus.INTERNAL_SERVER_ERROR, "Internal server error", kind="InternalServerError"
-                ) from None
+                raise load_failed() from None
         return None
 
     def follow(self, pull: Pull, generation: Generation) -> None:
@@ -181,7 +181,7 @@ class Puller:
             self._start(self._release_hold(prefill.peer, prefill.request_id, reader, 0))
             raise
         tokens = min(granted.tokens, prompt_tokens, prefill.tokens or prompt_tokens)
-        return self._arranged(prefill.peer, granted, tokens, cached, reader)
+        return self._arranged(prefill.peer, granted, tokens, cached, reader, required=True)
 
     async def _cached(self, source: Peer, cached: int, hashes: Sequence[int], reader: str) -> Pull | None:
         if not hashes[cached // self._layout.block_size :]:
@@ -189,13 +189,15 @@ class Puller:
         request = wire.LookupRequest(layout=self._layout, blocks=list(hashes))
         granted = await self._post(source, wire.LOOKUP_PATH, request, wire.Granted)
         tokens = min(granted.tokens, len(hashes) * self._layout.block_size)
-        return self._arranged(source, granted, tokens, cached, reader)
+        return self._arranged(source, granted, tokens, cached, reader, required=False)
 
-    def _arranged(self, peer: Peer, granted: wire.Granted, tokens: int, cached: int, reader: str) -> Pull | None:
+    def _arranged(
+        self, peer: Peer, granted: wire.Granted, tokens: int, cached: int, reader: str, *, required: bool
+    ) -> Pull | None:
         _, link = self._config.link_between(self._place, granted.location.place())
         load_ns, drawn = self._cost(link, tokens * self._layout.bytes_per_token)
         external = ExternalKv(max(1, tokens), load_ns, drawn, KvSource.P2P)
-        pull = Pull(peer, granted.hold_id, reader, link, external, granted.lease_seconds)
+        pull = Pull(peer, granted.hold_id, reader, link, external, granted.lease_seconds, required)
         missing = tokens - cached
         if missing <= 0 or missing < self._config.kv_recompute_threshold:
             self.let_go(pull)
@@ -214,8 +216,8 @@ class Puller:
         pause = pull.lease_seconds / SIGNS_PER_LEASE / self._driver.config.time_scale
         while not settled.done():
             await asyncio.wait([settled], timeout=pause)
-            if not settled.done():
-                await self._renew(pull)
+            if not settled.done() and not await self._renewed(pull, generation):
+                return
         sequence = generation.sequence
         tokens = 0
         # What its own tiers had more of came from there.
@@ -226,12 +228,22 @@ class Puller:
             self.counts.moved(duration_ns, pull.link.latency_seconds, tokens * self._layout.bytes_per_token, blocks)
         await self._release(pull, tokens)
 
-    async def _renew(self, pull: Pull) -> None:
+    async def _renewed(self, pull: Pull, generation: Generation) -> bool:
+        """Give a sign of life; False if the source has none to give back, and its KV is lost."""
         try:
             await self._post(pull.peer, wire.RENEW_PATH, wire.RenewRequest(hold_id=pull.hold_id), wire.Done)
         except PullError as error:
             self.counts.failed_notifications += 1
-            logger.warning("a hold was not renewed: %s", error)
+            if generation.kv_settled is not None and generation.kv_settled.done():
+                return False
+            self.counts.failed(error.reason)
+            logger.warning("KV of a request is lost: %s", error)
+            if pull.required and self._config.kv_load_failure_policy is LoadFailurePolicy.FAIL:
+                self._driver.fail(generation)
+            else:
+                self._driver.give_up_load(generation)
+            return False
+        return True
 
     async def _release(self, pull: Pull, tokens: int) -> None:
         await self._release_hold(pull.peer, pull.hold_id, pull.reader, tokens)

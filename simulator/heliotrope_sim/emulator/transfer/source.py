@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from heliotrope.cache.links import Place
+from heliotrope.units import BITS_PER_BYTE
 from heliotrope_sim.emulator.driver import EngineDriver
 from heliotrope_sim.emulator.errors import ApiError
 from heliotrope_sim.emulator.generation import Generation
@@ -22,8 +23,6 @@ from heliotrope_sim.emulator.transfer.wire import (
 )
 from heliotrope_sim.engine import Sequence, Status
 from heliotrope_sim.engine.fixed_point import nanoseconds, picojoules
-
-BITS_PER_BYTE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +70,6 @@ class KvSourceService:
     def hold_ns(self) -> int:
         """How long blocks are held without a sign of the reader."""
         return nanoseconds(self._config.kv_lease_duration)
-
-    @property
-    def holding(self) -> int:
-        """Requests whose blocks are held."""
-        self._forget_ended()
-        return len(self._held)
 
     def offer(self, generation: Generation) -> str:
         """Let others read a generation that has just ended; the id to ask for."""
