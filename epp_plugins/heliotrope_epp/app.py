@@ -16,6 +16,7 @@ from typing import Any
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from heliotrope.cache.rules import KvRules
 from heliotrope.cache.session_key import SessionKeys
 from heliotrope.cache.session_rules import SessionRules
 from heliotrope.cache.sessions import Sessions
@@ -45,6 +46,7 @@ from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.datalayer import FileDiscoveryParameters
 from heliotrope_epp.plugins.installed import register_installed
 from heliotrope_epp.plugins.pipeline import Pipeline
+from heliotrope_epp.plugins.retention import RetentionAdvisor
 from heliotrope_epp.plugins.sessions.gate_file import NO_GATE, load_gate
 from heliotrope_epp.plugins.sessions.settings import SessionSettings
 from heliotrope_epp.plugins.sessions.tracker import SessionTracker
@@ -202,6 +204,7 @@ class Picker:
         if self._learner is not None:
             self._sinks.add(self._learner)
             self._metrics_registry.register(self._learner.collector())
+        self._retention = RetentionAdvisor(self._kv_rules, clock, settings.director.metrics_stale_after_s)
         self._metering = Metering(
             settings.metering,
             self._sinks,
@@ -220,6 +223,7 @@ class Picker:
             settings=replace(settings.director, learning=self._learner is not None),
             tracer=None if self._tracing is None else self._tracing.tracer,
             sessions=self._sessions,
+            retention=self._retention,
         )
         self._server = AioServer(self._director, settings.limits, clock=clock.monotonic)
         self._admin = AdminServer(
@@ -255,7 +259,7 @@ class Picker:
         if self._scrapes:
             self._store.listen(self._scraper)
         self._store.listen(_Forgetting(self._pipeline))
-        self._metrics_registry.register(KvCollector(self._pipeline.producers))
+        self._metrics_registry.register(KvCollector(self._pipeline.producers, self._retention.counts))
         if self._sessions is not None:
             self._store.listen(self._sessions)
             self._metrics_registry.register(SessionCollector(self._sessions.counts, self._gate))
@@ -362,6 +366,10 @@ class Picker:
             return None if policy is None else policy.sessions
 
         return SessionTracker(Sessions(settings.max_sessions), SessionKeys(), rules, self._clock)
+
+    def _kv_rules(self) -> KvRules | None:
+        policy = self._store.policy()
+        return None if policy is None else policy.kv
 
     def _models(self) -> LearnedModels | None:
         return None if self._learner is None else self._learner.holder.current

@@ -23,6 +23,7 @@ from heliotrope_epp.parsers.openai import ParsedBody
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.pickers.chosen import chosen_row
 from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
+from heliotrope_epp.plugins.retention import RetentionAdvisor
 from heliotrope_epp.plugins.sessions.identity import Named, Scope
 from heliotrope_epp.plugins.sessions.tracker import SessionTracker, history_of
 from heliotrope_epp.plugins.sessions.turn import SessionTurn
@@ -63,6 +64,7 @@ class Director:
         settings: DirectorSettings,
         tracer: Tracer | None = None,
         sessions: SessionTracker | None = None,
+        retention: RetentionAdvisor | None = None,
     ) -> None:
         self._store = store
         self._pipeline = pipeline
@@ -74,6 +76,7 @@ class Director:
         self._settings = settings
         self._tracer = tracer
         self._sessions = sessions
+        self._retention = retention
         self._inflight = 0
         self._log = logging.getLogger(__name__)
 
@@ -128,6 +131,8 @@ class Director:
             if self._sessions is not None:
                 history_tokens = history_of(ctx.request, report, tokens)
                 self._sessions.ended(ctx.request, ctx.state.endpoint.key, history_tokens, report.tail)
+                if self._retention is not None and usage is not None:
+                    self._retention.ended(ctx.request, ctx.state, usage.prompt_tokens + usage.completion_tokens)
         ctx.trace.ended(report.status, report.cause.value, report.first_s, report.ended_s, finished)
         self._metrics.finished(ctx.request, ctx.region, report, usage)
 
@@ -178,6 +183,8 @@ class Director:
             self._pipeline.routed(llm_request, chosen.state, fetched=plan.fetches_blocks(result, chosen))
             if self._sessions is not None:
                 self._sessions.routed(llm_request, chosen.key)
+                if self._retention is not None:
+                    self._retention.turned(llm_request)
             if self._settings.learning and ctx.features is None:
                 ctx.features = chosen_row(llm_request, chosen, self._store.regions(), now_unix_s)
         self._metrics.decided(result, ctx.region, self._clock.monotonic() - started_s)

@@ -1,6 +1,6 @@
 """Metrics of what the picker believes about KV caches: counts alone, no hashes and nothing of requests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from heliotrope.cache.calibration import BIN_EDGES, CacheCalibration
 from heliotrope_epp.plugins.interface import Producer
 from heliotrope_epp.plugins.producers.approx_prefix_cache import ApproxPrefixCacheProducer
+from heliotrope_epp.plugins.retention import RetentionCounts
 
 OWN, LOWER = "own", "lower"
 OLDER = "+Inf"
@@ -17,8 +18,9 @@ OLDER = "+Inf"
 class KvCollector(Collector):
     """Read when somebody scrapes; producers of other types say nothing of themselves."""
 
-    def __init__(self, producers: Sequence[Producer]) -> None:
+    def __init__(self, producers: Sequence[Producer], retention: Callable[[], RetentionCounts] | None = None) -> None:
         self._producers = [p for p in producers if isinstance(p, ApproxPrefixCacheProducer)]
+        self._retention = retention
 
     def collect(self) -> Iterator[Metric]:
         """All families."""
@@ -34,6 +36,8 @@ class KvCollector(Collector):
             for edge, of in zip(edges, calibration.pool(), strict=True):
                 trust.add_metric([tier, edge], of.share)
         yield trust
+        if self._retention is not None:
+            yield from _retention(self._retention())
 
     def _calibrations(self) -> Iterator[tuple[str, CacheCalibration]]:
         """Of the first producer: several learn the same."""
@@ -100,3 +104,28 @@ class KvCollector(Collector):
             "Requests that nothing was learned from, as too many were open.",
             value=sum(b.dropped_total for b in believers),
         )
+
+
+def _retention(counts: RetentionCounts) -> Iterator[Metric]:
+    advice = CounterMetricFamily(
+        "heliotrope_kv_retentions", "Turns that ended, by whether their prefix is worth keeping.", labels=["advice"]
+    )
+    for name, count in counts.advice_total.items():
+        advice.add_metric([name], count)
+    yield advice
+    yield CounterMetricFamily(
+        "heliotrope_kv_hold_seconds",
+        "Seconds that prefixes were advised to be held for.",
+        value=counts.hold_seconds_total,
+    )
+    yield CounterMetricFamily(
+        "heliotrope_kv_retention_expected_joules",
+        "Energy that keeping prefixes is expected to save, less what the memory is worth.",
+        value=counts.saved_joules_total,
+    )
+    yield GaugeMetricFamily(
+        "heliotrope_kv_gap_classes", "Models whose time between turns is learned.", value=counts.classes
+    )
+    yield CounterMetricFamily(
+        "heliotrope_kv_forgotten_gap_classes", "Models dropped for room.", value=counts.forgotten_classes_total
+    )
