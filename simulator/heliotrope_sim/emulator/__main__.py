@@ -12,7 +12,8 @@ import uvloop
 from cyclopts import App
 
 from heliotrope.errors import HeliotropeError
-from heliotrope_sim.emulator.config import EmulatorConfig
+from heliotrope_sim.emulator.config import EmulatorConfig, EngineConfig
+from heliotrope_sim.emulator.config_help import help_text
 from heliotrope_sim.emulator.server import Emulator, addresses
 
 PARENT_POLL_SECONDS = 0.25
@@ -61,4 +62,5 @@ async def _serve(config: EmulatorConfig, parent: int | None) -> None:
 
 
 if __name__ == "__main__":
+    app.help_epilogue = help_text(EngineConfig)
     sys.exit(app())

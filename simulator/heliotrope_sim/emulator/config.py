@@ -23,7 +23,7 @@ MAX_CONTEXT_TOKENS = 131_072
 class OutputLength(BaseModel):
     """How long answers get that end by themselves: log-normal, drawn from the seed and the prompt."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     median_tokens: float = Field(default=128.0, ge=1)
     sigma: float = Field(default=0.7, ge=0, le=3)
@@ -42,7 +42,7 @@ class Role(StrEnum):
 class EngineConfig(BaseModel):
     """One emulated engine."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str = Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     profile: str = Field(min_length=1)

@@ -14,7 +14,7 @@ from heliotrope_sim.engine.fixed_point import nanoseconds, picojoules
 class KvEventsConfig(BaseModel):
     """vLLM's `--kv-events-config`: events about cached blocks on a ZeroMQ PUB socket."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     endpoint: str = Field(default="tcp://*:5557", min_length=1)
     """Where to publish: bound with `*`, `::`, `ipc://`, `inproc://` or port 0, else connected to, as in vLLM."""
@@ -29,6 +29,7 @@ class KvEventsConfig(BaseModel):
     hwm: int = Field(default=100_000, ge=1)
     """Batches queued for a subscriber that does not keep up; it loses what comes after."""
     data_parallel_rank: int = Field(default=0, ge=0)
+    """What every batch says of the rank that it comes from."""
     event_format: Literal["map", "array"] = "map"
     """Events as maps, as in vLLM 0.32, or as arrays, as in earlier versions."""
 
@@ -36,9 +37,10 @@ class KvEventsConfig(BaseModel):
 class TierConfig(BaseModel):
     """A tier below the accelerators' memory; by default its transfers cost what `heliotrope.cache.links` says."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     capacity_bytes: int = Field(gt=0)
+    """What it holds; a block that does not fit as a whole is not stored."""
     bytes_per_second: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """What one transfer gets, in either direction."""
     latency_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -68,10 +70,12 @@ class TierConfig(BaseModel):
 class OffloadConfig(BaseModel):
     """Where evicted blocks go: host memory, then disk."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     cpu: TierConfig | None = None
+    """Host memory."""
     disk: TierConfig | None = None
+    """Local storage, behind host memory if there is both."""
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:
