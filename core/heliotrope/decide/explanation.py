@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from heliotrope.carbon.arms import Arm
-from heliotrope.decide.candidates import RegionView
+from heliotrope.decide.candidates import FloatColumn, RegionView
 from heliotrope.decide.feasible import INFEASIBLE, tpot_slo_seconds, ttft_slo_seconds
+from heliotrope.decide.standing import of_rows
 from heliotrope.predict.targets import Target
 from heliotrope.unknown import finite_or_none
 
@@ -37,6 +38,13 @@ def explanation(decision: "Decision") -> dict[str, Any]:
         "prompt_tokens": request.prompt_tokens,
         "expected_output_tokens": finite_or_none(request.expected_output_tokens),
         "policy": policy.name,
+        "policy_revision": policy.revision,
+        "service_class": policy.provenance.service_class,
+        "event": policy.provenance.event,
+        "overrides": {
+            "applied": [override.value for override in policy.provenance.applied],
+            "refused": {override.value: reason for override, reason in policy.provenance.refused},
+        },
         "enforced": policy.enforce,
         "arm": decision.assignment.arm.value,
         "request_class": decision.assignment.request_class,
@@ -46,6 +54,8 @@ def explanation(decision: "Decision") -> dict[str, Any]:
             "tolerances": {term.value: value for term, value in policy.tolerances.items()},
             "weights": {term.value: value for term, value in policy.weights.items()},
             "soft_weight": policy.soft_weight,
+            "score_tolerance": policy.score_tolerance,
+            "choices": policy.choices,
         },
         "constraints": {
             "ttft_slo_seconds": ttft_slo_seconds(request, policy),
@@ -55,9 +65,14 @@ def explanation(decision: "Decision") -> dict[str, Any]:
             "certainty_standard_deviations": policy.certainty,
             "quality_floor": policy.quality_floor,
             "allowed_regions": None if policy.allowed_regions is None else sorted(policy.allowed_regions),
+            "largest_region_share": policy.largest_region_share,
+            "region_shares": _region_shares(decision),
+            "least_headroom_watts": None if policy.power is None else policy.power.least_watts,
+            "avoid_throttled": None if policy.power is None else policy.power.avoid_throttled,
         },
         "boundary": {"embodied": policy.include_embodied, "water": policy.include_water},
         "outcome": decision.outcome.value,
+        "relaxed": [limit.value for limit in decision.relaxed],
         "endpoint": decision.endpoint,
         "decided_by": decision.decided_by,
         "policy_would_choose": decision.steered_endpoint() if decision.assignment.arm is Arm.HOLDOUT else None,
@@ -76,12 +91,33 @@ def _shown(decision: "Decision") -> Sequence[int]:
     n = len(decision.candidates)
     if n <= MAX_CANDIDATES:
         return range(n)
-    nearest = sorted(range(n), key=lambda i: (decision.losses[i] is not None, decision.losses[i] in INFEASIBLE))
+    losses = decision.losses
+    nearest = sorted(range(n), key=lambda i: (losses[i] is not None, losses[i] in INFEASIBLE))
     return sorted(nearest[:MAX_CANDIDATES])
 
 
+def _region_shares(decision: "Decision") -> dict[str, float] | None:
+    """Of this picker's recent requests; None where the policy limits none."""
+    counts = decision.standing.region_counts
+    total = sum(counts.values())
+    if decision.policy.largest_region_share >= 1.0 or total <= 0.0:
+        return None
+    return {"unknown" if name is None else name: count / total for name, count in counts.items()}
+
+
+def _at(column: FloatColumn | None, decision: "Decision", i: int) -> float | None:
+    """Of the endpoint that serves plan i."""
+    rows = of_rows(column, decision.candidates)
+    return None if rows is None else finite_or_none(rows[i])
+
+
+def _throttled(decision: "Decision", i: int) -> bool | None:
+    throttled = _at(decision.standing.throttled, decision, i)
+    return None if throttled is None else throttled > 0.0
+
+
 def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
-    e, c, loss = decision.estimates, decision.candidates, decision.losses[i]
+    e, c, loss = decision.estimates, decision.candidates, decision.loss(i)
     return {
         "endpoint": c.endpoints[i],
         "region": c.regions[i],
@@ -103,6 +139,10 @@ def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
         "grams_co2e": finite_or_none(e.grams_co2e[i]),
         "water_liters": finite_or_none(e.water_liters[i]),
         "cost": finite_or_none(e.cost[i]),
+        "risk": None if decision.risk is None else finite_or_none(decision.risk[i]),
+        "failure_rate": _at(decision.standing.failure_rate, decision, i),
+        "headroom_watts": _at(decision.standing.headroom_watts, decision, i),
+        "throttled": _throttled(decision, i),
         "base_score": finite_or_none(c.base_score[i]),
         "quality": finite_or_none(c.quality[i]),
         "cached_tokens": finite_or_none(c.cached_tokens[i]),

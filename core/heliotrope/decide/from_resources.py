@@ -184,8 +184,10 @@ def embodied(variant: WorkloadVariant) -> Embodied | None:
 
 
 def power_limit_watts(variant: WorkloadVariant) -> float | None:
-    """What the accelerators of one replica may draw together: the limit chosen for them, else the highest that may be
-    set; None where the variant states neither."""
+    """What the accelerators of one replica may draw together; None where the variant does not state it.
+
+    It is the limit chosen for them, else the highest that may be set.
+    """
     spec, status = variant.spec, variant.status
     chosen = () if status is None else status.chosen_power
     watts = max((each.watts for each in chosen if each.watts is not None), default=None)

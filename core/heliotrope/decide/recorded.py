@@ -49,6 +49,10 @@ class Candidate(_Part):
     grams_co2e: Number = None
     water_liters: Number = None
     cost: Number = None
+    risk: Number = None
+    failure_rate: Number = None
+    headroom_watts: Number = None
+    throttled: bool | None = None
     base_score: Number = None
     quality: Number = None
     cached_tokens: Number = None
@@ -82,6 +86,8 @@ class Objective(_Part):
     tolerances: dict[str, float] = {}
     weights: dict[str, float] = {}
     soft_weight: Number = None
+    score_tolerance: Number = None
+    choices: Count | None = None
 
 
 class Constraints(_Part):
@@ -94,6 +100,18 @@ class Constraints(_Part):
     certainty_standard_deviations: Number = None
     quality_floor: Number = None
     allowed_regions: tuple[str, ...] | None = Field(default=None, strict=False)
+    largest_region_share: Number = None
+    region_shares: dict[str, float] | None = None
+    least_headroom_watts: Number = None
+    avoid_throttled: bool | None = None
+
+
+class Overrides(_Part):
+    """What the request asked to change."""
+
+    applied: tuple[str, ...] = Field(default=(), strict=False)
+    refused: dict[str, str] = {}
+    """With the reason."""
 
 
 class Session(_Part):
@@ -120,12 +138,17 @@ class CarbonDecision(_Part):
     prompt_tokens: Count | None = None
     expected_output_tokens: Number = None
     policy: str
+    policy_revision: str = ""
+    service_class: str | None = None
+    event: str | None = None
+    overrides: Overrides = Overrides()
     enforced: bool = True
     arm: str = "unsteered"
     request_class: str = ""
     objective: Objective | None = None
     constraints: Constraints | None = None
     outcome: str
+    relaxed: tuple[str, ...] = Field(default=(), strict=False)
     endpoint: str | None
     decided_by: str
     policy_would_choose: str | None = None

@@ -6,8 +6,9 @@ p_fail is the endpoint's recent share of failed requests (`FailureCounts`). A pr
 preemptions per request of late estimate its chance of one; as they come only after memory has run out, the share of KV
 memory in use once this request is in adds a warning: 0 up to `PRESSURE_FROM`, 1 when it is full.
 
-Unknown is not zero: an endpoint without history is taken to be like the mean of those that have one. Where none has
-any, that part is left out; where no part is known, risk is unknown and drops out of the decision.
+Unknown is not zero: a picker believes of an endpoint that it has not used lately what it knows of the pool
+(`pool_rate`); what it cannot know of one endpoint is taken to be the mean of the others. Where nothing is known of any,
+that part is left out; where no part is known, risk is unknown and drops out of the decision.
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ TIME_CONSTANT_SECONDS = 120.0
 """Outcomes count e^(−age / this)."""
 PRIOR_REQUESTS = 4.0
 """Weight of the pool's rate against an endpoint's own requests, so that one failure in one request is no certainty."""
+USUAL_RATE = 0.01
+USUAL_REQUESTS = 20.0
+"""What is expected of a pool before anything is seen of it, and its weight: one failing endpoint is no failing pool."""
 
 
 def risk(request: RequestProfile, candidates: Candidates, standing: Standing) -> FloatColumn:
@@ -54,6 +58,11 @@ def _filled(column: FloatColumn) -> FloatColumn:
         return column
     filled: FloatColumn = np.where(finite, column, column[finite].mean())
     return filled
+
+
+def pool_rate(requests: float, failures: float) -> float:
+    """Chance of failure in a pool with these decayed counts: what is believed of an endpoint that nobody has tried."""
+    return (failures + USUAL_REQUESTS * USUAL_RATE) / (requests + USUAL_REQUESTS)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.choose import terms_in_use
 from heliotrope.decide.policy import DecisionPolicy, Term
-from heliotrope.decide.risk import TIME_CONSTANT_SECONDS, FailureCounts
+from heliotrope.decide.risk import TIME_CONSTANT_SECONDS, FailureCounts, pool_rate
 from heliotrope.decide.shares import RegionShares
 from heliotrope.decide.standing import Standing
 from heliotrope_epp.datalayer.endpoint import EngineMetrics
@@ -116,9 +116,12 @@ class PickerMemory:
     def _risks(self, states: Sequence[EndpointState], now_s: float) -> tuple[FloatColumn, FloatColumn]:
         records = [self._records.get(state.endpoint.key) for state in states]
         prior = self._prior(now_s)
-        failures = [NAN if record is None else record.failures.rate(now_s, prior) for record in records]
+        known = [NAN if record is None else record.failures.rate(now_s, prior) for record in records]
+        failures = np.array(known, dtype=np.float64)
+        if np.isfinite(failures).any():
+            failures[np.isnan(failures)] = prior
         preemptions = [NAN if record is None else record.preemptions.per_request() for record in records]
-        return np.array(failures), np.array(preemptions)
+        return failures, np.array(preemptions, dtype=np.float64)
 
     def _prior(self, now_s: float) -> float:
         """The rate of all endpoints together."""
@@ -127,7 +130,7 @@ class PickerMemory:
             decay = exp(-max(now_s - record.failures.as_of_s, 0.0) / TIME_CONSTANT_SECONDS)
             requests += record.failures.requests * decay
             failures += record.failures.failures * decay
-        return failures / requests if requests > 0.0 else 0.0
+        return pool_rate(requests, failures)
 
 
 def power_columns(options: Options) -> tuple[FloatColumn, FloatColumn]:

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.support.resource_documents import COEFFICIENTS, changed, workload_variant
+from tests.support.resource_documents import COEFFICIENTS, REMOVED, changed, workload_variant
 
 from heliotrope.api.documents import parse
 from heliotrope.api.v1alpha1 import CarbonPolicy, WorkloadVariant
 from heliotrope.decide.candidates import Embodied
-from heliotrope.decide.from_resources import decision_policy, embodied, engine_model
+from heliotrope.decide.from_resources import decision_policy, embodied, engine_model, power_limit_watts
 from heliotrope.decide.policy import (
     DecisionPolicy,
     DemandEvent,
@@ -216,3 +216,13 @@ def test_a_revision_tells_versions_apart() -> None:
     resource = parse(document)
     assert isinstance(resource, CarbonPolicy)
     assert decision_policy(resource).revision == "generation 7"
+
+
+def test_the_power_limit_is_the_chosen_one_else_the_highest_that_may_be_set() -> None:
+    document = changed(workload_variant(), {"spec.accelerator.count": 2})  # states 350 to 700 W
+    chosen = [{"role": "prefill", "watts": 500}, {"role": "decode", "watts": 450}, {"role": "both"}]
+
+    assert power_limit_watts(variant(changed(document, {"status": REMOVED}))) == 1400.0
+    assert power_limit_watts(variant(changed(document, {"status.chosenPower": chosen}))) == 1000.0
+    silent = changed(document, {"status": REMOVED, "spec.wattRange": REMOVED})
+    assert power_limit_watts(variant(silent)) is None

@@ -173,3 +173,30 @@ def test_prompt_tokens_that_the_engine_computed_itself() -> None:
 
     assert metrics.computed_prompt_tokens_total == 4945.0
     assert metrics.first_tokens_total == 7.0
+
+
+@pytest.mark.parametrize(
+    ("page", "throttled"),
+    [
+        (b"", None),
+        (b'DCGM_FI_DEV_CLOCKS_EVENT_REASONS{gpu="0"} 1\nDCGM_FI_DEV_CLOCKS_EVENT_REASONS{gpu="1"} 18\n', False),
+        (b'DCGM_FI_DEV_CLOCKS_EVENT_REASONS{gpu="0"} 1\nDCGM_FI_DEV_CLOCKS_EVENT_REASONS{gpu="1"} 4\n', True),
+        (b'DCGM_FI_DEV_CLOCK_THROTTLE_REASONS{gpu="0"} 128\n', True),
+        (b'DCGM_FI_DEV_CLOCK_THROTTLE_REASONS{gpu="0"} 0\n', False),
+        (b'DCGM_FI_DEV_CLOCKS_EVENT_REASONS{gpu="0"} NaN\n', None),
+        (b'DCGM_FI_DEV_CLOCKS_EVENT_REASONS{gpu="0"} 0\nDCGM_FI_DEV_CLOCK_THROTTLE_REASONS{gpu="0"} 64\n', False),
+    ],
+)
+def test_throttling_is_read_from_nvmls_bits(page: bytes, *, throttled: bool | None) -> None:
+    assert engine_metrics(page, VLLM, 1.0).throttled is throttled
+
+
+def test_power_limits_are_summed_and_preemptions_read() -> None:
+    page = (
+        b'DCGM_FI_DEV_POWER_MGMT_LIMIT{gpu="0"} 700\nDCGM_FI_DEV_POWER_MGMT_LIMIT{gpu="1"} 650\n'
+        b'vllm:num_preemptions_total{engine="0"} 12\n'
+    )
+    found = engine_metrics(page, VLLM, 1.0)
+    assert (found.power_limit_watts, found.preemptions_total) == (1350.0, 12.0)
+    assert engine_metrics(page, SGLANG, 1.0).preemptions_total is None
+    assert engine_metrics(b'DCGM_FI_DEV_POWER_MGMT_LIMIT{gpu="0"} NaN\n', VLLM, 1.0).power_limit_watts is None

@@ -45,6 +45,8 @@ class Gateway:
     subset: tuple[str, ...] | None = None
     gone: bool = False
     routed_to: str | None = None
+    removed: tuple[str, ...] = ()
+    response_headers: Headers = ()
     rejected: tuple[int, dict[str, Any], dict[str, str]] | None = None
     ctx: Any = None
     received_s: float = 0.0
@@ -70,6 +72,7 @@ class Gateway:
         if self.gone:
             return False
         self.routed_to, self.ctx = endpoint, ctx
+        self.removed, self.response_headers = tuple(remove_headers), response_headers
         return True
 
     def reject(self, status: int, body: bytes = b"", headers: Headers = ()) -> bool:

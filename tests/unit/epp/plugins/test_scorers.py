@@ -1,5 +1,6 @@
 """Scores: bounds, order, and what is unknown."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -12,6 +13,7 @@ from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.plugins.interface import Option, Scorer
 from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.scorers.kv_cache_utilization import KvCacheUtilizationScorer
+from heliotrope_epp.plugins.scorers.power_headroom import PowerHeadroomScorer
 from heliotrope_epp.plugins.scorers.prefix_cache import PrefixCacheScorer, PrefixCacheScorerParameters
 from heliotrope_epp.plugins.scorers.queue_depth import QueueScorer
 
@@ -25,6 +27,7 @@ def prefix_scorer(text: str = "{}") -> PrefixCacheScorer:
 SCORERS: list[Scorer] = [
     QueueScorer(),
     KvCacheUtilizationScorer(),
+    PowerHeadroomScorer(),
     prefix_scorer(),
     prefix_scorer('{"matchLengthWeight": 0.5}'),
 ]
@@ -36,7 +39,12 @@ share = st.one_of(st.none(), st.floats(0.0, 1.0))
 scrapes = st.one_of(
     st.none(),
     st.tuples(number, number, share, st.floats(0.0, 10.0)).map(
-        lambda drawn: metrics(running=drawn[0], waiting=drawn[1], kv_usage=drawn[2], age_s=drawn[3])
+        lambda drawn: replace(
+            metrics(running=drawn[0], waiting=drawn[1], kv_usage=drawn[2], age_s=drawn[3]),
+            power_watts=drawn[0],
+            power_limit_watts=drawn[1],
+            throttled=None if drawn[2] is None else drawn[2] > 0.5,
+        )
     ),
 )
 endpoints = st.tuples(scrapes, st.floats(0.0, REQUEST.prompt_tokens))
@@ -123,3 +131,21 @@ def test_prefix_score_can_weigh_the_absolute_length() -> None:
 def test_prefix_parameters_out_of_range(text: str) -> None:
     with pytest.raises(ValueError, match="matchLength"):
         prefix_scorer(text)
+
+
+def test_power_that_is_left_is_a_share_of_the_limit() -> None:
+    def power(watts: float | None, limit: float | None, *, throttled: bool | None = None) -> Option:
+        page = replace(metrics(), power_watts=watts, power_limit_watts=limit, throttled=throttled)
+        return option(state(f"e{watts}-{limit}-{throttled}", metrics=page))
+
+    given_options = [
+        power(175.0, 700.0, throttled=False),
+        power(350.0, 700.0),
+        power(710.0, 700.0),
+        power(100.0, 700.0, throttled=True),
+        power(None, 700.0),
+        power(100.0, None),
+        power(0.0, 0.0),
+    ]
+    scores = PowerHeadroomScorer().score(REQUEST, Options.of(given_options))
+    assert scores.tolist() == [0.75, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]
