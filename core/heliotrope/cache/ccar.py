@@ -100,10 +100,14 @@ def within_latency(allowed: BoolColumn, ttft_seconds: FloatColumn, bound_seconds
 
 def propose(grams_co2e: FloatColumn, feasible: BoolColumn) -> int:
     """The feasible candidate with the least estimated carbon, the first of equals; -1: none is feasible."""
-    if not feasible.any():
-        return -1
-    grams = np.where(feasible, np.nan_to_num(grams_co2e, nan=np.finfo(np.float64).max), np.inf)
-    return int(np.argmin(grams))
+    grams = np.where(feasible, grams_co2e, np.inf)
+    best = int(np.argmin(grams))
+    if not np.isfinite(grams[best]):  # argmin stops at the first NaN
+        known = feasible & np.isfinite(grams_co2e)
+        if not known.any():
+            return int(np.argmax(feasible)) if feasible.any() else -1
+        best = int(np.argmin(np.where(known, grams_co2e, np.inf)))
+    return best
 
 
 def may_stay(proposal: int, previous: int, feasible: BoolColumn, cached_tokens: FloatColumn) -> bool:

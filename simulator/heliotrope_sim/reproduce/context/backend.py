@@ -7,6 +7,7 @@ that have left, then the least recently used, the last of them only as far as ne
 
 import heapq
 import math
+from itertools import chain
 
 from heliotrope_sim.reproduce.context.profiles import GPUS, POOL_OF, POOLS
 
@@ -109,10 +110,12 @@ class Backend:
     def _evict(self, pool: int, tokens: float, now: float) -> None:
         caches = self.caches[pool]
         idle = [(key, cache) for key, cache in caches.items() if cache[1] <= now]
-        expired = [key for key, cache in idle if now - cache[1] > self.ttl_seconds]
-        left = [key for key, cache in idle if now - cache[1] <= self.ttl_seconds and key[0] not in self.place]
-        rest = [key for key, cache in idle if now - cache[1] <= self.ttl_seconds and key[0] in self.place]
-        for key in (*expired, *left, *rest):
+        ttl, place = self.ttl_seconds, self.place
+        for key in chain(
+            (key for key, cache in idle if now - cache[1] > ttl),
+            (key for key, cache in idle if now - cache[1] <= ttl and key[0] not in place),
+            (key for key, cache in idle if now - cache[1] <= ttl and key[0] in place),
+        ):
             if tokens <= 0.0:
                 return
             held, end = caches[key]

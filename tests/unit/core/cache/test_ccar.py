@@ -92,7 +92,9 @@ def test_the_least_known_carbon_is_proposed() -> None:
     grams = np.array([np.nan, 3.0, 2.0, 2.0])
     assert propose(grams, np.ones(4, dtype=bool)) == 2
     assert propose(grams, np.array([True, False, False, False])) == 0
-    assert propose(np.array([np.inf, np.nan]), np.array([True, True])) in (0, 1)
+    assert propose(np.array([np.nan, 5.0]), np.array([False, True])) == 1
+    assert propose(np.full(3, np.nan), np.array([False, True, True])) == 1
+    assert propose(np.array([np.inf, np.nan]), np.ones(2, dtype=bool)) == 0
 
 
 def test_the_gate_is_asked_only_at_a_switch_from_a_feasible_cache() -> None:
