@@ -16,6 +16,8 @@ from heliotrope.decide.recorded import (
     Recorded,
     Session,
 )
+from heliotrope_cli.explain_policy import limits as fleet_limits
+from heliotrope_cli.explain_policy import percent, settings, why_limited
 from heliotrope_cli.quantities import UNKNOWN, grams, joules, plain, seconds, shown, with_error
 
 _COMPARED: dict[str, tuple[Loss, str, Callable[[Candidate], float | None], Callable[[float | None], str]]] = {
@@ -23,6 +25,7 @@ _COMPARED: dict[str, tuple[Loss, str, Callable[[Candidate], float | None], Calla
     "energy": (Loss.ENERGY, "energy", lambda c: c.incremental_joules, lambda value: f"{joules(value)} added"),
     "cost": (Loss.COST, "cost", lambda c: c.cost, plain),
     "latency": (Loss.LATENCY, "latency", lambda c: c.service_seconds, seconds),
+    "risk": (Loss.RISK, "risk", lambda c: c.risk, percent),
 }
 """By term: the loss it brings, its name, what is compared and how that is written."""
 
@@ -47,6 +50,9 @@ def why_lost(candidate: Candidate, decision: CarbonDecision) -> str:
     for expected, _, value, written in _COMPARED.values():
         if loss == expected and winner is not None:
             return f"{loss}: {written(value(candidate))} against {written(value(winner))}"
+    limited = why_limited(candidate, decision)
+    if limited is not None:
+        return limited
     match loss:
         case Loss.TTFT:
             return _above(loss, candidate.ttft_seconds, candidate.ttft_relative_error, limits.ttft_slo_seconds, limits)
@@ -184,6 +190,7 @@ def _decision_lines(decision: CarbonDecision) -> list[str]:
     lines = []
     if decision.outcome == Outcome.UNKNOWN_LATENCY:
         lines.append("No endpoint's latency is known, so the promise could not be checked.")
+    lines += settings(decision)
     if decision.objective is not None:
         lines.append(f"Policy {shown(decision.policy)}: {_objective(decision.objective)}.")
     if decision.constraints is not None:
@@ -230,6 +237,7 @@ def _constraints(limits: Constraints) -> str:
         parts.append(f"quality at least {limits.quality_floor:g}")
     if limits.allowed_regions is not None:
         parts.append(f"regions {', '.join(map(shown, limits.allowed_regions)) or 'none'}")
+    parts += fleet_limits(limits)
     return ", ".join(parts) or "none"
 
 

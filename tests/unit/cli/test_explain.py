@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.unit.core.decide.pools import NOW, POLICY, REQUEST, THREE, pool, region
@@ -20,11 +21,14 @@ from heliotrope.cache.session_rules import SessionMode, SessionRules
 from heliotrope.cache.sessions import SessionView
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide import recorded
+from heliotrope.decide.asked import Asked
 from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.holdout import Assignment
-from heliotrope.decide.policy import Objective, Term
+from heliotrope.decide.policy import Comparison, DemandEvent, Objective, PowerLimit, ServiceClass, Term
+from heliotrope.decide.resolve import policy_for
 from heliotrope.decide.session import with_session
+from heliotrope.decide.standing import Standing
 from heliotrope.errors import InvalidInputError
 from heliotrope_cli import quantities
 from heliotrope_cli.explain_tables import ranked
@@ -160,6 +164,45 @@ def test_what_is_said_of_each_kind() -> None:
     assert "SoftMultiplier: score / (1 + 1 × relative intensity)" in told(
         decide(REQUEST, pool(["a", "b"], THREE), soft, NOW, assignment=STEERED)
     )
+
+
+def test_what_is_said_of_classes_events_wishes_and_limits() -> None:
+    fast = ServiceClass("chat", comparison=Comparison(Objective.LEXICOGRAPHIC, order=(Term.RISK, Term.CARBON)))
+    policy = replace(
+        POLICY,
+        classes=(fast,),
+        events=(DemandEvent("evening", 0.0, 2 * NOW),),
+        event_comparison=Comparison(Objective.LEXICOGRAPHIC, order=(Term.RISK,)),
+        largest_region_share=0.6,
+        power=PowerLimit(50.0),
+    )
+    wishes = Asked(service_class="chat", ttft_slo_seconds=1.0, regions=frozenset({"a"}))
+    standing = Standing(
+        failure_rate=np.array([0.5, 0.0, 0.0, 0.0, 0.0]),
+        headroom_watts=np.array([99.0, 99.0, 49.0, 99.0, 99.0]),
+        throttled=np.array([0.0, 0.0, 0.0, 1.0, 0.0]),
+        region_counts={"c": 9.0, "a": 1.0},
+    )
+    candidates = pool(["a", "b", "a", "b", "c"], THREE)
+    resolved = policy_for(policy, wishes, NOW)
+    decision = decide(REQUEST, candidates, resolved, NOW, assignment=STEERED, standing=standing)
+    text = told(decision)
+    assert "The request is of class chat." in text
+    assert "The objective is that of the demand-response event evening." in text
+    assert "The request asked for its own slo." in text
+    assert "It does not get its own regions: not allowed by the policy." in text
+    assert "at most 60% of recent requests in one region, at least 50 W of power left, nothing throttled" in text
+    assert "because of risk: 0.0% against 50.0% at e0 (a)" in text
+    found = recorded.read(json.dumps(decision.explanation()))[0].carbon_decision
+    assert found is not None
+    assert [why_lost(c, found) for c in found.candidates[2:]] == [
+        "too little power left: 49 W against 50 W",
+        "too little power left: throttled",
+        "region has its largest share of recent requests: 90.0% against 60.0%",
+    ]
+    only_c = replace(policy, allowed_regions=frozenset({"c"}), power=None)
+    gave = decide(REQUEST, candidates, only_c, NOW, assignment=STEERED, standing=standing)
+    assert "Gave way, as nothing within it could be chosen as well: largest region share." in told(gave)
 
 
 def test_advice_that_was_not_followed() -> None:
