@@ -1,12 +1,15 @@
 """Sessions in memory: bytes per session, and microseconds for what a turn asks of them.
 
-    uv run python bench/sessions.py [--sessions N] [--output build/bench/sessions.json]
+    uv run python bench/sessions.py [--sessions N] [--decisions N] [--output build/bench/sessions.json]
 
 A fresh process fills a table to its capacity with sessions of three turns at three endpoints and compares its resident
 memory with what it was before the table existed; the keys that the measurement itself needs are made anew for each
 call and not kept. Operations are timed on sessions drawn at random from the full table, so that caches of the processor
 do not help more than in production: finding a session; a whole turn (finding, routing, ending); and a turn of a session
 that is new, for which the longest unheard one goes. Keyed hashing of an id of 36 characters is timed apart.
+
+What sessions add to a decision among 64 endpoints is measured on the pipeline of bench/decide.py in CPU time of its
+thread: decisions whose sessions are looked up among 10,000 active ones take turns with decisions without a session.
 """
 
 import argparse
@@ -17,15 +20,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from decide import Pool
 from machine import describe, rss_megabytes
 
 from heliotrope.cache.session_key import IdentitySource, SessionKeys
+from heliotrope.cache.session_rules import SessionRules
 from heliotrope.cache.sessions import Sessions
+from heliotrope_epp.clock import Clock
+from heliotrope_epp.parsers.session_hints import SessionHints
+from heliotrope_epp.plugins.interface import LlmRequest
+from heliotrope_epp.plugins.sessions.identity import Named, Scope
+from heliotrope_epp.plugins.sessions.tracker import SessionTracker
 
 FORGET_SECONDS = 1e9
 ENDPOINTS = [f"default/engine-{i}" for i in range(64)]
@@ -95,7 +106,44 @@ def measure(count: int) -> dict[str, Any]:
         "turn": microseconds(lambda i: turn(keys, i), list(keys)),
         "turn_of_a_new_session_in_a_full_table": microseconds(lambda i: turn(fresh, i), list(fresh)),
         "hash_of_an_id": microseconds(lambda _: hashes.of(IdentitySource.HEADER, "t", "m", name), list(keys)),
-        "sessions_after": len(sessions),
+    }
+
+
+def added_to_a_decision(active: int, decisions: int) -> dict[str, Any]:
+    """CPU microseconds of a decision without and with its session, which is one of `active`."""
+    clock = Clock()
+    tracker = SessionTracker(Sessions(100_000), SessionKeys(), SessionRules, clock)
+    pool = Pool(64, 1, None)
+    names = [f"session-{i}" for i in range(active)]
+
+    def turn(request: LlmRequest, name: str) -> LlmRequest:
+        scope = Scope("tenant", request.model)
+        named = Named({"x-session-id": name}.get, SessionHints(), request.prompt, scope)
+        return replace(request, session=tracker.turn(named))
+
+    for i, name in enumerate(names):
+        request = turn(pool.request(), name)
+        endpoint = pool.states[i % 64].endpoint.key
+        tracker.routed(request, endpoint)
+        tracker.ended(request, endpoint, 2_000, b"")
+    spent: dict[bool, list[float]] = {False: [], True: []}
+    for i in range(2 * decisions):
+        pool.advance()
+        request, known = pool.request(), bool(i % 2)
+        started = time.thread_time_ns()
+        if known:
+            request = turn(request, names[pool.rng.integers(active)])
+        result = pool.decide(request)
+        if known:
+            tracker.routed(request, result.pick.options[0].key)
+        spent[known].append((time.thread_time_ns() - started) / 1e3)
+        pool.follow(request, result)
+    without, with_session = (float(np.median(spent[known][decisions // 10 :])) for known in (False, True))
+    return {
+        "active_sessions": active,
+        "decision_p50_cpu_microseconds": round(without, 1),
+        "with_session_p50_cpu_microseconds": round(with_session, 1),
+        "added_share": round(with_session / without - 1.0, 3),
     }
 
 
@@ -103,15 +151,17 @@ def main() -> None:
     """Measure in a child, print, and write the file if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--decisions", type=int, default=2_000)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(measure(arguments.sessions)))
         return
+    decision = added_to_a_decision(10_000, arguments.decisions)
     command = [sys.executable, __file__, "--child", f"--sessions={arguments.sessions}"]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    result = {"machine": describe(), **found}
+    result = {"machine": describe(), **found, "decision": decision}
     print(json.dumps(result, indent=2))
     if arguments.output is not None:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,8 @@ from heliotrope.decide.verdict import Because, Movement, SessionVerdict
 from heliotrope.predict.features import HARDWARE_FEATURES, column_of
 
 NAN = float("nan")
+_MOVEMENT = {Because.CHOSEN: Movement.STAYED, Because.PIN: Movement.KEPT, Because.GATE: Movement.KEPT}
+_GATE_WAS_ASKED = frozenset({Because.GATE, Because.WORTH_IT, Because.GATE_UNKNOWN})
 _MAX_NUM_SEQS = column_of("max_num_seqs", HARDWARE_FEATURES)
 
 
@@ -39,51 +41,50 @@ def with_session(decision: Decision, session: SessionView | None, gate: Gate, id
         return decision
     if session is None or session.turns == 0:
         return replace(decision, session=SessionVerdict(Movement.NEW, Because.FIRST, 0, None, 0, identified_by))
-    previous = session.previous_endpoint
+    home, because, value = _judged(decision, session, gate)
     verdict = SessionVerdict(
-        Movement.MOVED, Because.GONE, session.turns, previous, session.history_tokens, identified_by
+        movement=_MOVEMENT.get(because, Movement.MOVED),
+        because=because,
+        turns=session.turns,
+        previous_endpoint=session.previous_endpoint,
+        history_tokens=session.history_tokens,
+        identified_by=identified_by,
+        gate_value=value,
+        gate_threshold=gate.threshold if because in _GATE_WAS_ASKED else None,
     )
-    if decision.endpoint == previous:
-        verdict = replace(verdict, movement=Movement.STAYED, because=Because.CHOSEN)
-        return replace(decision, session=verdict)
-    if decision.assignment.arm is Arm.HOLDOUT:
-        return replace(decision, session=replace(verdict, because=Because.HELD_OUT))
-    row = None if previous is None else decision.row_of(previous)
-    if row is None:
-        return replace(decision, session=verdict)
-    home = _best_feasible(decision, row)
-    if home is None:
-        return replace(decision, session=replace(verdict, because=Because.INFEASIBLE))
-    verdict = _judged(decision, session, gate, row, home, verdict)
-    if verdict.movement is not Movement.KEPT:
+    if home is None or verdict.movement is not Movement.KEPT:
         return replace(decision, session=verdict)
     codes = decision.loss_codes.copy()
     codes[decision.winner], codes[home] = CODE[Loss.SESSION], CHOSEN
     return replace(decision, winner=home, decided_by="session", loss_codes=codes, session=verdict)
 
 
-def _judged(
-    decision: Decision, session: SessionView, gate: Gate, row: int, home: int, verdict: SessionVerdict
-) -> SessionVerdict:
-    """Lines 9 to 14: `row` tells what the previous endpoint caches, `home` is its best plan."""
+def _judged(decision: Decision, session: SessionView, gate: Gate) -> tuple[int | None, Because, float | None]:
+    """Lines 9 to 14: the best plan of the previous endpoint, what becomes of the session, and the gate's value."""
+    previous = session.previous_endpoint
+    if decision.endpoint == previous:
+        return None, Because.CHOSEN, None
+    if decision.assignment.arm is Arm.HOLDOUT:
+        return None, Because.HELD_OUT, None
+    row = None if previous is None else decision.row_of(previous)
+    if row is None:
+        return None, Because.GONE, None
+    home = _best_feasible(decision, row)
+    if home is None:
+        return None, Because.INFEASIBLE, None
     mode = decision.policy.sessions.mode
     if mode is SessionMode.PIN:
-        return replace(verdict, movement=Movement.KEPT, because=Because.PIN)
+        return home, Because.PIN, None
     if not decision.candidates.cached_tokens[row] > 0.0:
-        return replace(verdict, because=Because.NO_CACHE)
+        return home, Because.NO_CACHE, None
     if mode is SessionMode.OFF:
-        return replace(verdict, because=Because.MODE_OFF)
+        return home, Because.MODE_OFF, None
     if not gate.on:
-        return replace(verdict, because=Because.GATE_OFF)
-    value = None
-    if _carbon_known(decision, home):
-        value = gate.advantage(switch_features(decision, session, home))
-    verdict = replace(verdict, gate_value=value, gate_threshold=gate.threshold)
+        return home, Because.GATE_OFF, None
+    value = gate.advantage(switch_features(decision, session, home)) if _carbon_known(decision, home) else None
     if value is None:
-        return replace(verdict, because=Because.GATE_UNKNOWN)
-    if value > gate.threshold:
-        return replace(verdict, movement=Movement.KEPT, because=Because.GATE)
-    return replace(verdict, because=Because.WORTH_IT)
+        return home, Because.GATE_UNKNOWN, None
+    return home, Because.GATE if value > gate.threshold else Because.WORTH_IT, value
 
 
 def _carbon_known(decision: Decision, home: int) -> bool:
@@ -134,11 +135,9 @@ def _free_share(candidates: Candidates, row: int) -> float:
 
 def _best_feasible(decision: Decision, first: int) -> int | None:
     """The cleanest feasible plan at the endpoint of row `first`; None if none is feasible."""
-    endpoints, grams = decision.candidates.endpoints, decision.estimates.grams_co2e
-    endpoint = endpoints[first]
-    rows = [i for i in range(first, len(endpoints)) if endpoints[i] == endpoint and _feasible(decision, i)]
+    candidates, grams = decision.candidates, decision.estimates.grams_co2e
+    endpoints = candidates.endpoints
+    # Endpoints stand first, each once; plans that fetch blocks follow.
+    plans = [i for i in range(candidates.endpoint_count, len(endpoints)) if endpoints[i] == endpoints[first]]
+    rows = [i for i in (first, *plans) if decision.loss(i) not in INFEASIBLE]
     return min(rows, key=lambda i: float("inf") if np.isnan(grams[i]) else float(grams[i])) if rows else None
-
-
-def _feasible(decision: Decision, row: int) -> bool:
-    return decision.loss(row) not in INFEASIBLE

@@ -85,12 +85,12 @@ class CarbonPicker:
         if last_served is not None:
             standing = replace(standing, session_region=fixed.regions[last_served])
         candidates = with_kv_plans(
-            candidates_of(options, scores, self._context.regions(), fixed),
+            candidates_of(options, scores, self._context.regions(), fixed, last_served),
             float(request.prompt_tokens),
             policy.kv,
             self._kv_pools.of(options.states),
             offloaded_tokens=options.offloaded_tokens,
-            last_served=last_served,
+            last_served=None if policy.kv.own_caches_count else last_served,
         )
         decision = decide(
             request_profile(request),
@@ -159,15 +159,20 @@ def candidates_of(
     scores: FloatColumn,
     regions: Mapping[str, RegionView],
     fixed: FixedColumns | None = None,
+    last_served: int | None = None,
 ) -> Candidates:
     """The options as columns, in their order; what is unknown is NaN or None.
 
-    `fixed` are the columns of these options that only change with the resources, if they are at hand.
+    `fixed` are the columns of these options that only change with the resources, if they are at hand; `last_served` is
+    the one that served the session's last turn.
     """
     if fixed is None:
         fixed = FixedColumnsCache().of(options)
     loads = options.loads
     n = len(options)
+    actions = [_OWN_CACHE[known] for known in (options.cached_tokens > 0.0).tolist()]
+    if last_served is not None and actions[last_served] is KvAction.ROUTE_TO_OWNER:
+        actions[last_served] = KvAction.LOCAL_HIT
     return Candidates(
         endpoints=fixed.endpoints,
         endpoint_count=n,
@@ -200,7 +205,7 @@ def candidates_of(
         waiting_squared_tokens=loads.waiting_squared_tokens,
         step_seconds=loads.step_seconds,
         step_prefills=loads.step_prefills,
-        kv_actions=tuple([_OWN_CACHE[known] for known in (options.cached_tokens > 0.0).tolist()]),
+        kv_actions=tuple(actions),
         kv_sources=(None,) * n,
         transfer_seconds=np.zeros(n),
         transfer_joules=np.zeros(n),
