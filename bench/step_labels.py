@@ -138,6 +138,6 @@ def _single_steps(engine: MeteredEngine) -> Matrix:
 
 
 def _errors(models: LearnedModels, rows: Matrix, joules: FloatColumn) -> tuple[float, float]:
-    learned = models.predict_steps(rows).median_of(Target.STEP_ENERGY)
+    learned = models.predict_steps(rows).typical_of(Target.STEP_ENERGY)
     analytic = rows[:, ANALYTIC_COLUMN[Target.STEP_ENERGY]]
     return float(np.mean(np.abs(learned / joules - 1.0))), float(np.mean(np.abs(analytic / joules - 1.0)))

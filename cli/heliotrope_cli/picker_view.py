@@ -14,7 +14,7 @@ from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.director.director import DirectorSettings
-from heliotrope_epp.plugins.interface import Option
+from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.pickers.carbon import candidates_of
 from heliotrope_sim.evaluation.view import Reading
 
@@ -48,8 +48,8 @@ class EndpointView:
 
     def candidates(self, cached_tokens: float, now_s: float) -> Candidates:
         """As the carbon picker makes them."""
-        option = Option(self._state, self._state.load(now_s, _STALE_AFTER_S), cached_tokens)
-        return candidates_of((option,), _NO_SCORE, {})
+        options = Options.at((self._state,), (cached_tokens,), now_s, _STALE_AFTER_S)
+        return candidates_of(options, _NO_SCORE, {})
 
     def dispatched(
         self,

@@ -79,7 +79,7 @@ def score(
     usual = np.full(len(true), np.median(seen.labels_of(target)))
     return Score(
         n=len(true),
-        learned=float(relative_errors(predictions.median_of(target)[counts], true).mean()),
+        learned=float(relative_errors(predictions.typical_of(target)[counts], true).mean()),
         constant=float(relative_errors(usual, true).mean()),
         coverage=float(np.mean(true <= predictions.q90_of(target)[counts])),
         median_seconds=float(np.median(true)),

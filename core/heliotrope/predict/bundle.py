@@ -16,7 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import numpy as np
+
 from heliotrope.predict.conformal import Calibration
+from heliotrope.predict.costs import KIND_FEATURES, MAX_KINDS, NO_COSTS, TERMS, UNKNOWN, Costs
+from heliotrope.predict.features import Matrix
 from heliotrope.predict.forest import MAX_LEAF, Forest, InvalidModelError, parse_forest
 from heliotrope.predict.regimes import Regime
 from heliotrope.predict.targets import TABLE_OF, Target
@@ -42,10 +46,11 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetModel:
-    """Boosted trees that correct the analytic estimate, or stand alone where there is none.
+    """Boosted trees that correct a base, or stand alone where there is none.
 
-    The prediction is base × exp(trees + calibration), where the base is the analytic estimate, or `scale` where that
-    is unknown or `analytic_base` is false.
+    The prediction is base × exp(trees + calibration), where the base is what the refitted costs of the hardware give
+    (`heliotrope.predict.base`), else the analytic estimate, or `scale` where that is unknown or `analytic_base` is
+    false.
     """
 
     target: Target
@@ -58,6 +63,7 @@ class TargetModel:
     calibration: Calibration
     trained_on: int
     scores: Scores
+    costs: Costs = field(default=NO_COSTS, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +136,7 @@ def _head(model: TargetModel) -> dict[str, Any]:
         "scale": model.scale,
         "analytic_base": model.analytic_base,
         "mean": list(calibration.mean),
-        "median": list(calibration.median),
+        "typical": list(calibration.typical),
         "q90": list(calibration.q90),
         "spread": list(calibration.spread),
         "residuals": list(calibration.residuals),
@@ -139,6 +145,8 @@ def _head(model: TargetModel) -> dict[str, Any]:
         "mape": finite_or_none(scores.mape),
         "analytic_mape": finite_or_none(scores.analytic_mape),
         "coverage": finite_or_none(scores.coverage),
+        "kinds": model.costs.kinds.tolist(),
+        "coefficients": model.costs.coefficients.tolist(),
         "characters": len(model.text),
     }
 
@@ -160,7 +168,7 @@ def _model(entry: Any, text: str, path: str) -> TargetModel:
         analytic_base=_item(entry, "analytic_base", bool, path),
         calibration=Calibration(
             mean=_tuple(entry, "mean", path, -MAX_LEAF, MAX_LEAF),
-            median=_tuple(entry, "median", path, -MAX_LEAF, MAX_LEAF),
+            typical=_tuple(entry, "typical", path, -MAX_LEAF, MAX_LEAF),
             q90=_tuple(entry, "q90", path, -MAX_LEAF, MAX_LEAF),
             spread=_tuple(entry, "spread", path, 0.0, MAX_LEAF),
             residuals=tuple(int(count) for count in counts),
@@ -172,7 +180,29 @@ def _model(entry: Any, text: str, path: str) -> TargetModel:
             analytic_mape=_number_or_nan(entry, "analytic_mape", path),
             coverage=_number_or_nan(entry, "coverage", path),
         ),
+        costs=_costs(entry, path),
     )
+
+
+def _costs(entry: Any, path: str) -> Costs:
+    kinds = _lines(entry, "kinds", path, len(KIND_FEATURES), UNKNOWN)
+    coefficients = _lines(entry, "coefficients", path, TERMS, 0.0)
+    if len(kinds) != len(coefficients):
+        raise InvalidModelError(f"{path}.coefficients", "must have one line per kind")
+    return Costs(kinds, coefficients)
+
+
+def _lines(entry: Any, name: str, path: str, width: int, low: float) -> Matrix:
+    lines = _item(entry, name, list, path)
+    if len(lines) > MAX_KINDS:
+        raise InvalidModelError(f"{path}.{name}", f"must have at most {MAX_KINDS} lines")
+    numbers = np.empty((len(lines), width))
+    for i, line in enumerate(lines):
+        if not isinstance(line, list) or len(line) != width:
+            raise InvalidModelError(f"{path}.{name}[{i}]", f"must be {width} numbers")
+        for j, value in enumerate(line):
+            numbers[i, j] = _checked(value, f"{path}.{name}[{i}][{j}]", low, 1e12)
+    return numbers
 
 
 def _item(entry: Any, name: str, kind: type, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a model's residuals on held-out data add to its predictions: mean, median, 0.9 quantile and spread, by regime.
+"""What a model's residuals on held-out data add to its predictions: mean, typical value, 0.9 quantile and spread.
 
 Split-conformal prediction (Vovk et al. 2005; per group "Mondrian"): of n residuals that the model never saw, the
 ⌈0.9 (n + 1)⌉-th smallest bounds the next one with probability at least 0.9, whatever the model and the distribution.
@@ -25,7 +25,7 @@ class Calibration:
     """Logarithms, one per `Regime`: added to the logarithm that the trees predict."""
 
     mean: tuple[float, ...]
-    median: tuple[float, ...]
+    typical: tuple[float, ...]
     q90: tuple[float, ...]
     spread: tuple[float, ...]
     """One standard deviation, so about one standard deviation over the estimate."""
@@ -42,7 +42,7 @@ def calibrate(residuals: FloatColumn, regimes: NDArray[np.int64], weights: Float
         weights: what each counts for, where the past counts less; None: all the same.
     """
     weights = np.ones(len(residuals)) if weights is None else weights
-    mean, median, q90, spread, counts = [], [], [], [], []
+    mean, typical, q90, spread, counts = [], [], [], [], []
     for regime in Regime:
         there = regimes == regime
         counts.append(int(there.sum()))
@@ -50,10 +50,10 @@ def calibrate(residuals: FloatColumn, regimes: NDArray[np.int64], weights: Float
             there = np.ones(len(residuals), dtype=np.bool_)
         group, weight = residuals[there], weights[there]
         mean.append(_log_mean(group, weight))
-        median.append(conformal_quantile(group, weight, 0.5))
+        typical.append(_typical(group, weight))
         q90.append(conformal_quantile(group, weight))
         spread.append(_spread(group, weight))
-    return Calibration(tuple(mean), tuple(median), tuple(q90), tuple(spread), tuple(counts))
+    return Calibration(tuple(mean), tuple(typical), tuple(q90), tuple(spread), tuple(counts))
 
 
 def conformal_quantile(residuals: FloatColumn, weights: FloatColumn, quantile: float = QUANTILE) -> float:
@@ -67,6 +67,16 @@ def conformal_quantile(residuals: FloatColumn, weights: FloatColumn, quantile: f
     # Sums of weights such as 1.0 are exact; the margin is for those that are not.
     index = min(int(np.searchsorted(below, bound * (1.0 - 1e-12))), len(residuals) - 1)
     return float(residuals[order[index]])
+
+
+def _typical(residuals: FloatColumn, weights: FloatColumn) -> float:
+    """The factor whose expected |predicted - observed| / observed is least: the median with weights 1 / observed.
+
+    Gneiting 2011, Making and Evaluating Point Forecasts, theorem 2.7 and section 3.2.
+    """
+    order = np.argsort(residuals, kind="stable")
+    below = np.cumsum(weights[order] * np.exp(residuals[order].min() - residuals[order]))
+    return float(residuals[order][int(np.searchsorted(below, 0.5 * below[-1]))])
 
 
 def _log_mean(residuals: FloatColumn, weights: FloatColumn) -> float:

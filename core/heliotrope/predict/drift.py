@@ -151,8 +151,8 @@ def _errors(
     target: Target, i: int, label: float, rows: np.ndarray, current: Predictions, previous: Predictions
 ) -> dict[Level, float]:
     estimates = {
-        Level.CURRENT: current.median_of(target)[i],
-        Level.PREVIOUS: previous.median_of(target)[i],
+        Level.CURRENT: current.typical_of(target)[i],
+        Level.PREVIOUS: previous.typical_of(target)[i],
         Level.ANALYTIC: rows[i, ANALYTIC_COLUMN[target]],
     }
     return {level: float(abs(np.log(label / each))) for level, each in estimates.items() if 0.0 < each < np.inf}

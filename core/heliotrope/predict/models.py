@@ -1,10 +1,10 @@
-"""What a decision asks: mean, median, 0.9 quantile and spread of every target, for all candidates in one call.
+"""What a decision asks: mean, typical value, 0.9 quantile and spread of every target, for all candidates in one call.
 
 `LearnedModels` is immutable. To swap models is to assign another one to an attribute: a decision that is under way
 keeps the one it has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope.predict.bundle import EMPTY, Bundle, TargetModel
+from heliotrope.predict.costs import NO_COSTS, Costs, kinds_of
 from heliotrope.predict.features import CATEGORIES, FloatColumn, Matrix
 from heliotrope.predict.forest import joined
 from heliotrope.predict.regimes import Regime, regimes_of
@@ -38,8 +39,8 @@ class Predictions:
     targets: tuple[Target, ...]
     mean: NDArray[np.float64]
     """What many requests take on average: for what is added up, such as joules."""
-    median: NDArray[np.float64]
-    """What one request takes as likely as not: nearer to most, where a few take very long, as latencies do."""
+    typical: NDArray[np.float64]
+    """What errs least in relative terms: near what most take, where a few take very long, as latencies do."""
     q90: NDArray[np.float64]
     relative_error: NDArray[np.float64]
     """One standard deviation over the mean."""
@@ -49,9 +50,9 @@ class Predictions:
         column: FloatColumn = self.mean[self.targets.index(target)]
         return column
 
-    def median_of(self, target: Target) -> FloatColumn:
+    def typical_of(self, target: Target) -> FloatColumn:
         """See `mean_of`."""
-        column: FloatColumn = self.median[self.targets.index(target)]
+        column: FloatColumn = self.typical[self.targets.index(target)]
         return column
 
     def q90_of(self, target: Target) -> FloatColumn:
@@ -144,7 +145,7 @@ class LearnedModels:
             there = keys == hardware
             for values, instead in (
                 (answers.mean, older.mean),
-                (answers.median, older.median),
+                (answers.typical, older.typical),
                 (answers.q90, older.q90),
                 (answers.relative_error, older.relative_error),
             ):
@@ -165,6 +166,7 @@ class _Answers:
         self._columns = np.array(columns, dtype=np.int64)
         self._scales = np.array([model.scale for model in models], dtype=np.float64)
         self._shifts = _shifts(models)
+        self._bases = Bases([(model.target, model.costs) for model in models])
 
     def predict(self, rows: Matrix, only: Target | None = None) -> Predictions:
         targets = self._table.targets
@@ -180,14 +182,43 @@ class _Answers:
             regimes = regimes_of(rows, self._table)
             some = slice(first, end)
             shifts = np.ascontiguousarray(self._shifts[:, some])
-            finish(rows, logs, regimes, self._places[some], self._columns[some], self._scales[some], shifts, out)
+            bases = self._bases.of(rows, some)
+            places, columns, scales = self._places[some], self._columns[some], self._scales[some]
+            finish(rows, logs, regimes, places, columns, scales, shifts, bases, out)
         return Predictions(targets, *out)
 
 
+class Bases:
+    """The refitted bases of some models (`heliotrope.predict.base`), as one table."""
+
+    def __init__(self, models: Sequence[tuple[Target, Costs]]) -> None:
+        # numba is imported with the first model, not before.
+        from heliotrope.predict.base import LAW_OF, Law, write_bases
+
+        self._write = write_bases
+        self._laws = np.array([int(LAW_OF.get(target, Law.NONE)) for target, _ in models], dtype=np.int64)
+        sizes = [len(costs.kinds) for _, costs in models]
+        self._begins = np.array([0, *np.cumsum(sizes)], dtype=np.int64)
+        all_costs = [costs for _, costs in models] or [NO_COSTS]
+        self._kinds = np.ascontiguousarray(np.concatenate([costs.kinds for costs in all_costs]))
+        self._coefficients = np.ascontiguousarray(np.concatenate([costs.coefficients for costs in all_costs]))
+
+    def of(self, rows: Matrix, some: slice = slice(None)) -> Matrix:
+        """Of these models, shape (models, n); NaN where a model has none."""
+        laws = self._laws[some]
+        bases = np.empty((len(laws), len(rows)))
+        if (laws < 0).all():
+            bases.fill(np.nan)
+            return bases
+        begins = self._begins[some.start or 0 :]
+        self._write(rows, kinds_of(rows), laws, begins, self._kinds, self._coefficients, bases)
+        return bases
+
+
 def _shifts(models: list[TargetModel]) -> NDArray[np.float64]:
-    """(mean | median | q90 | spread, models, regimes)."""
+    """(mean | typical | q90 | spread, models, regimes)."""
     calibrations = [model.calibration for model in models]
-    tables = [[c.mean, c.median, c.q90, c.spread] for c in calibrations]
+    tables = [[c.mean, c.typical, c.q90, c.spread] for c in calibrations]
     return np.ascontiguousarray(np.array(tables, dtype=np.float64).reshape(len(models), 4, len(Regime)).swapaxes(0, 1))
 
 

@@ -140,4 +140,4 @@ def _mape_where_analytic(bundle: Bundle, target: Target, samples: TrainingSet) -
     if not len(there) or target not in bundle.models:
         return math.nan
     predictions = LearnedModels(bundle).predict_at(Level.CURRENT, there.table, there.rows)
-    return float(relative_errors(predictions.median_of(target), there.labels_of(target)).mean())
+    return float(relative_errors(predictions.typical_of(target), there.labels_of(target)).mean())

@@ -30,7 +30,7 @@ def relative_errors(predicted: FloatColumn, observed: FloatColumn) -> FloatColum
 def scores_of(bundle: Bundle, target: Target, samples: TrainingSet) -> Scores:
     """Scores of a bundle's model of one target; its errors are NaN where it has none.
 
-    Errors are those of the median, which is nearest in relative terms to whatever single requests take.
+    Errors are those of the typical value, which is nearest in relative terms to whatever single requests take.
     `analytic_mape` is of the samples with an analytic estimate only.
     """
     observed = samples.labels_of(target)
@@ -40,6 +40,6 @@ def scores_of(bundle: Bundle, target: Target, samples: TrainingSet) -> Scores:
     if target not in bundle.models or not len(samples):
         return Scores(len(samples), np.nan, analytic_mape, np.nan)
     predictions = LearnedModels(bundle).predict_at(Level.CURRENT, samples.table, samples.rows)
-    errors = relative_errors(predictions.median_of(target), observed)
+    errors = relative_errors(predictions.typical_of(target), observed)
     coverage = float(np.mean(observed <= predictions.q90_of(target)))
     return Scores(len(samples), float(errors.mean()), analytic_mape, coverage)

@@ -9,17 +9,25 @@ import numpy as np
 
 from heliotrope.predict.bundle import Bundle, Scores, TargetModel
 from heliotrope.predict.conformal import calibrate
+from heliotrope.predict.costs import NO_COSTS, Costs, fit_costs
 from heliotrope.predict.features import FloatColumn, Group, Matrix
 from heliotrope.predict.forest import Forest, parse_forest
+from heliotrope.predict.models import Bases
 from heliotrope.predict.regimes import regimes_of
 from heliotrope.predict.scoring import analytic_estimates, held_out, scores_of
 from heliotrope.predict.targets import Target
 from heliotrope.predict.trainingset import Split, TrainingSet
 from heliotrope.predict.walk import walk
 
-TREES_SHARE = {Target.TTFT: 1.6, Target.TPOT: 0.6, Target.REQUEST_ENERGY: 1.0, Target.STEP_ENERGY: 0.8}
+TREES_SHARE = {Target.TTFT: 1.2, Target.TPOT: 0.6, Target.REQUEST_ENERGY: 1.0, Target.STEP_ENERGY: 0.8}
 """Queues are worth many trees. What comes after the first token depends on arrivals that nobody knows yet, so that more
 trees would learn noise."""
+DEPENDS_ON_THE_FUTURE = frozenset({Target.TTFT, Target.TPOT, Target.REQUEST_ENERGY})
+"""What comes later makes some take much more than most, so that means lie far from both; steps just have noise."""
+MAX_WEIGHT = 4.0
+"""A sample weighs by the inverse of what it took over its base, within this factor of 1."""
+NEEDED_FOR_COSTS = frozenset({Group.REQUEST, Group.STATE, Group.POWER, Group.HARDWARE})
+"""Groups whose features the refitted costs are made of: without one of them there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +76,19 @@ def _train_target(samples: TrainingSet, target: Target, seed: int, config: Train
     if len(seen) < config.min_train or len(unseen) < config.min_calibrate:
         return None
     analytic_base = Group.ANALYTIC not in config.without
+    costs = NO_COSTS if config.without & NEEDED_FOR_COSTS else fit_costs(target, seen.rows, seen.labels_of(target))
     scale = _scale(seen, target, analytic_base)
-    residuals = np.log(seen.labels_of(target) / _bases(seen, target, scale, analytic_base))
+    residuals = np.log(seen.labels_of(target) / _bases(seen, target, costs, scale, analytic_base))
     trees = max(round(config.trees * TREES_SHARE[target]), 1)
-    text = _fit(seen, residuals, _weights(seen, config.half_life_seconds), seed, trees, config)
+    weights = _weights(seen, config.half_life_seconds)
+    objective = "regression"
+    if target in DEPENDS_ON_THE_FUTURE:
+        # The least relative error has the median with weights 1 / observed (Gneiting 2011, section 3.2).
+        weights = weights * np.clip(np.exp(-residuals), 1.0 / MAX_WEIGHT, MAX_WEIGHT)
+        objective = "regression_l1"
+    text = _fit(seen, residuals, weights, seed, trees, objective, config)
     forest = parse_forest(text, seen.table.feature_names)
-    residuals = _residuals(unseen, target, forest, scale, analytic_base)
+    residuals = _residuals(unseen, target, forest, costs, scale, analytic_base)
     weights = _weights(unseen, config.half_life_seconds)
     calibration = calibrate(residuals, regimes_of(unseen.rows, unseen.table), weights)
     model = TargetModel(
@@ -85,6 +100,7 @@ def _train_target(samples: TrainingSet, target: Target, seed: int, config: Train
         calibration=calibration,
         trained_on=len(seen),
         scores=Scores(0, np.nan, np.nan, np.nan),
+        costs=costs,
     )
     return replace(model, scores=scores_of(Bundle(0.0, {target: model}), target, held_out(samples, target)))
 
@@ -96,15 +112,17 @@ def _scale(samples: TrainingSet, target: Target, analytic_base: bool) -> float:
     return float(np.exp(np.mean(np.log(alone if len(alone) else labels))))
 
 
-def _bases(samples: TrainingSet, target: Target, scale: float, analytic_base: bool) -> FloatColumn:
-    if not analytic_base:
-        return np.full(len(samples), scale)
-    return np.nan_to_num(analytic_estimates(samples, target), nan=scale)
+def _bases(samples: TrainingSet, target: Target, costs: Costs, scale: float, analytic_base: bool) -> FloatColumn:
+    """As `heliotrope.predict.models` finds them."""
+    bases = Bases([(target, costs)]).of(np.ascontiguousarray(samples.rows))[0]
+    analytic = analytic_estimates(samples, target) if analytic_base else np.full(len(samples), np.nan)
+    bases = np.where(np.isfinite(bases) & (bases > 0.0), bases, analytic)
+    return np.nan_to_num(bases, nan=scale)
 
 
-def _weights(samples: TrainingSet, half_life_seconds: float | None) -> FloatColumn | None:
+def _weights(samples: TrainingSet, half_life_seconds: float | None) -> FloatColumn:
     if half_life_seconds is None:
-        return None
+        return np.ones(len(samples))
     age = samples.at_unix_s.max() - samples.at_unix_s
     weights: FloatColumn = 0.5 ** (age / half_life_seconds)
     return np.maximum(weights, 1e-3)
@@ -113,13 +131,14 @@ def _weights(samples: TrainingSet, half_life_seconds: float | None) -> FloatColu
 def _fit(
     samples: TrainingSet,
     residuals: FloatColumn,
-    weights: FloatColumn | None,
+    weights: FloatColumn,
     seed: int,
     trees: int,
+    objective: str,
     config: TrainingConfig,
 ) -> str:
     parameters: dict[str, Any] = {
-        "objective": "regression",
+        "objective": objective,
         "num_leaves": config.leaves,
         "max_depth": config.max_depth,
         "learning_rate": config.learning_rate,
@@ -155,8 +174,11 @@ def _visible(samples: TrainingSet, without: frozenset[Group]) -> Matrix:
     return rows
 
 
-def _residuals(samples: TrainingSet, target: Target, forest: Forest, scale: float, analytic_base: bool) -> FloatColumn:
+def _residuals(
+    samples: TrainingSet, target: Target, forest: Forest, costs: Costs, scale: float, analytic_base: bool
+) -> FloatColumn:
     rows = np.ascontiguousarray(samples.rows)
     logs = walk(rows, forest, np.array([0, forest.trees], dtype=np.int32))[0, : len(rows)]
-    residuals: FloatColumn = np.log(samples.labels_of(target) / _bases(samples, target, scale, analytic_base)) - logs
+    bases = _bases(samples, target, costs, scale, analytic_base)
+    residuals: FloatColumn = np.log(samples.labels_of(target) / bases) - logs
     return residuals

@@ -29,7 +29,7 @@ _WALK = (
 )
 _FINISH = (
     "void(float64[:, ::1], float64[:, ::1], int64[::1], int64[::1], int64[::1], float64[::1], float64[:, :, ::1],"
-    " float64[:, :, ::1])"
+    " float64[:, ::1], float64[:, :, ::1])"
 )
 
 
@@ -81,21 +81,23 @@ def finish(
     columns: NDArray[np.int64],
     scales: NDArray[np.float64],
     shifts: NDArray[np.float64],
+    bases: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """Means, medians, quantiles and spreads from what the trees say.
+    """Means, typical values, quantiles and spreads from what the trees say.
 
     Args:
         rows: as `walk` takes them.
         logs: as `walk` returns them, one line per model.
         regimes: of each row.
         places: of each model, its line in `out`.
-        columns: of each model, the column of its analytic base; -1: it has none.
-        scales: of each model, its base where the analytic one is unknown.
-        shifts: (mean | median | q90 | spread, models, regimes).
-        out: (mean | median | q90 | spread, targets, n), written to.
+        columns: of each model, the column of its analytic base, where it has no refitted one; -1: it has none.
+        scales: of each model, its base where neither is known.
+        shifts: (mean | typical | q90 | spread, models, regimes).
+        bases: (models, n), refitted; NaN where there is none.
+        out: (mean | typical | q90 | spread, targets, n), written to.
     """
-    _compiled()[1](rows, logs, regimes, places, columns, scales, shifts, out)
+    _compiled()[1](rows, logs, regimes, places, columns, scales, shifts, bases, out)
 
 
 @cache
@@ -113,11 +115,23 @@ def _compile(signature: str, function: Callable[..., None]) -> Callable[..., Non
     return compiled  # type: ignore[no-any-return]
 
 
-def _finish(rows: Any, logs: Any, regimes: Any, places: Any, columns: Any, scales: Any, shifts: Any, out: Any) -> None:
+def _finish(
+    rows: Any,
+    logs: Any,
+    regimes: Any,
+    places: Any,
+    columns: Any,
+    scales: Any,
+    shifts: Any,
+    bases: Any,
+    out: Any,
+) -> None:
     for model in range(len(places)):
         place, column = places[model], columns[model]
         for i in range(rows.shape[0]):
-            base = rows[i, column] if column >= 0 else np.nan
+            base = bases[model, i]
+            if not 0.0 < base < np.inf and column >= 0:
+                base = rows[i, column]
             if not 0.0 < base < np.inf:
                 base = scales[model]
             log = min(max(logs[model, i], -MAX_LOG_RATIO), MAX_LOG_RATIO)

@@ -101,7 +101,7 @@ class _Learner:
             (Target.TPOT, decided, after.tpot_seconds[i]),
             (Target.REQUEST_ENERGY, given, after.joules[i]),
         ):
-            value = float(self._models.predict(rows).median_of(target)[0])
+            value = float(self._models.predict(rows).typical_of(target)[0])
             if math.isnan(value):
                 value = float(rows[0, ANALYTIC_COLUMN[target]])
             errors.append(abs(value / label - 1.0))

@@ -40,13 +40,13 @@ class Answers:
         given = models.predict(with_output_tokens(requests.rows, requests.output_tokens))
         return cls(
             requests,
-            ttft=decided.median_of(Target.TTFT),
+            ttft=decided.typical_of(Target.TTFT),
             ttft_q90=decided.q90_of(Target.TTFT),
-            tpot=decided.median_of(Target.TPOT),
+            tpot=decided.typical_of(Target.TPOT),
             tpot_q90=decided.q90_of(Target.TPOT),
-            joules=given.median_of(Target.REQUEST_ENERGY),
+            joules=given.typical_of(Target.REQUEST_ENERGY),
             joules_q90=given.q90_of(Target.REQUEST_ENERGY),
-            joules_at_decision=decided.median_of(Target.REQUEST_ENERGY),
+            joules_at_decision=decided.typical_of(Target.REQUEST_ENERGY),
         )
 
     @classmethod
@@ -106,6 +106,6 @@ def phase_floor(requests: Requests, chosen: Bools, seed: int) -> Score:
 
 def step_scores(models: LearnedModels, steps: Steps, seed: int) -> tuple[Score, Score]:
     """Error of the energy of steps: learned, and analytic where there is a profile."""
-    learned = models.predict_steps(steps.rows).median_of(Target.STEP_ENERGY)
+    learned = models.predict_steps(steps.rows).typical_of(Target.STEP_ENERGY)
     analytic: NDArray[np.float64] = steps.rows[:, ANALYTIC_COLUMN[Target.STEP_ENERGY]]
     return mape(steps.joules, learned, steps.run, seed), mape(steps.joules, analytic, steps.run, seed)

@@ -72,7 +72,7 @@ def _cross_validated(points: Sequence[Point], label: Label, group: Group, seed: 
         if out.all():
             continue
         models = _models(rows[~out], labels[~out], label, seed)
-        predicted[out] = models.predict(rows[out]).median_of(TARGET_OF[label])
+        predicted[out] = models.predict(rows[out]).typical_of(TARGET_OF[label])
         constant[out] = np.exp(np.log(labels[~out]).mean())
     _, ids = np.unique([group(p) for p in points], return_inverse=True)
     return mape(labels, predicted, ids, seed), mape(labels, constant, ids, seed)

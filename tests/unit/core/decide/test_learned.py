@@ -38,7 +38,7 @@ class Answers(LearnedModels):
         given = [np.resize(np.asarray(self.means.get(t, NAN), dtype=float), n) for t in REQUESTS.targets]
         mean = np.array(given)
         error = np.where(np.isfinite(mean), self.error, NAN)
-        return Predictions(REQUESTS.targets, mean=mean, median=mean * 0.9, q90=mean * 1.5, relative_error=error)
+        return Predictions(REQUESTS.targets, mean=mean, typical=mean * 0.9, q90=mean * 1.5, relative_error=error)
 
 
 def test_without_models_nothing_is_learned() -> None:

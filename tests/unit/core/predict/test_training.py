@@ -8,7 +8,7 @@ import pytest
 
 from heliotrope.predict.bundle import EMPTY, Bundle
 from heliotrope.predict.features import Group, column_of
-from heliotrope.predict.models import LearnedModels, Level, hardware_keys
+from heliotrope.predict.models import Bases, LearnedModels, Level, hardware_keys
 from heliotrope.predict.promotion import Reason, promote
 from heliotrope.predict.regimes import Regime, regimes_of
 from heliotrope.predict.scoring import held_out, relative_errors, scores_of
@@ -63,6 +63,22 @@ def test_hardware_without_a_profile_is_served_by_the_same_model(sets: Sets, make
     assert scores_of(bundle, Target.TPOT, fresh.where(slow)).mape < 0.08
     assert scores_of(bundle, Target.TPOT, fresh.where(~slow)).mape < 0.05
     assert scores_of(bundle, Target.REQUEST_ENERGY, fresh.where(slow)).mape < 0.3
+
+
+def test_where_no_costs_were_fitted_the_analytic_estimate_is_the_base(bundle: Bundle, make_pool: Make) -> None:
+    rows = make_pool(40, seed=21).rows
+    energy, clock = column_of("analytic_request_joules"), column_of("sm_clock_mhz")
+    doubled, elsewhere = rows.copy(), rows.copy()
+    elsewhere[:, clock] = 990.0  # no sample had this one
+    doubled[:, energy] *= 2.0
+    doubled[:, clock] = 990.0
+    there, twice, unknown = (
+        LearnedModels(bundle).predict(each).mean_of(Target.REQUEST_ENERGY)
+        for each in (elsewhere, doubled, np.where(np.arange(rows.shape[1]) == energy, np.nan, rows))
+    )
+    assert np.median(twice / there) > 1.5
+    known = LearnedModels(bundle).predict(rows).mean_of(Target.REQUEST_ENERGY)
+    assert np.median(np.abs(unknown / known - 1.0)) < 0.2
 
 
 def test_groups_can_be_left_out(sets: Sets, bundle: Bundle, make_pool: Make) -> None:
@@ -205,10 +221,11 @@ def test_a_prediction_is_the_base_times_the_exponential_of_the_trees(bundle: Bun
     for target in REQUESTS.targets:
         model = bundle.models[target]
         logs = lightgbm.Booster(model_str=model.text).predict(fresh.rows)
-        base = fresh.rows[:, column_of(f"analytic_{target}")]
+        base = Bases([(target, model.costs)]).of(fresh.rows)[0]
+        base = np.where(np.isnan(base), fresh.rows[:, column_of(f"analytic_{target}")], base)
         for values, table in (
             (predictions.mean_of(target), model.calibration.mean),
-            (predictions.median_of(target), model.calibration.median),
+            (predictions.typical_of(target), model.calibration.typical),
             (predictions.q90_of(target), model.calibration.q90),
         ):
             np.testing.assert_allclose(values, base * np.exp(logs + np.array(table)[regimes]), rtol=1e-12)
@@ -232,7 +249,7 @@ def test_a_fall_back_holds_for_its_target_and_hardware_only(bundle: Bundle, sets
     before = LearnedModels(older).predict(rows)
     at_fast = keys == fast
     np.testing.assert_array_equal(got.mean_of(Target.TTFT)[at_fast], before.mean_of(Target.TTFT)[at_fast])
-    np.testing.assert_array_equal(got.median_of(Target.TTFT)[at_fast], before.median_of(Target.TTFT)[at_fast])
+    np.testing.assert_array_equal(got.typical_of(Target.TTFT)[at_fast], before.typical_of(Target.TTFT)[at_fast])
     np.testing.assert_array_equal(got.q90_of(Target.TTFT)[at_fast], before.q90_of(Target.TTFT)[at_fast])
     np.testing.assert_array_equal(got.mean_of(Target.TTFT)[~at_fast], plain.mean_of(Target.TTFT)[~at_fast])
     assert np.isnan(got.mean_of(Target.TPOT)[~at_fast]).all()
