@@ -23,6 +23,7 @@ from heliotrope_sim.engine.kv import KvMemory
 from heliotrope_sim.engine.kv_events import KvEvent
 from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
 from heliotrope_sim.engine.sequence import Request, Sequence, Status
+from heliotrope_sim.engine.sources import Sources
 from heliotrope_sim.engine.tiers import OffloadTiers, TierSpec
 from heliotrope_sim.engine.transfers import Holds, Loading, TransferMeter
 
@@ -52,21 +53,22 @@ class Engine:
         self.max_num_batched_tokens = max_num_batched_tokens or model.max_num_batched_tokens
         self._events: list[KvEvent] = []
         record = self._events.append if record_events else None
-        self._evicted: list[int] = []
+        block_size = model.block_size
+        self.transfers = TransferMeter()
+        self.external = ExternalCounters()
         self.tiers = OffloadTiers(tiers, record) if tiers else None
         """None: what is evicted is lost."""
+        self._sources = Sources(block_size, self.tiers, self.transfers, self.external)
         self.kv = KvMemory(
-            model.kv_capacity_tokens // model.block_size,
-            model.block_size,
+            model.kv_capacity_tokens // block_size,
+            block_size,
             record=record,
-            evicted=self._evicted if tiers else None,
+            evicted=self._sources.evicted if tiers else None,
         )
         self.energy = EnergyMeter(model, now_ns)
-        self.transfers = TransferMeter()
         self.encoder = encoder
         """None: it takes no images."""
         self.counters = Counters()
-        self.external = ExternalCounters()
         self._sleep_level: SleepLevel | None = None
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()
@@ -222,7 +224,7 @@ class Engine:
         self._loading.remove(sequence)
         sequence.loaded_ns = now_ns
         if self.encoder is not None and sequence.request.images:
-            self._load_embeddings(sequence, self.encoder, now_ns, first_time=True)
+            self._sources.load_embeddings(sequence, self.encoder, now_ns, first_time=True)
         self._loading.add(sequence)
         return True
 
@@ -319,7 +321,7 @@ class Engine:
             if not self._decoding:
                 return None
             preempted = self._make_room()
-            self._offload(now_ns)
+            self._sources.offload(now_ns)
             if self._decoding:
                 return self._decode(now_ns, preempted)
             # Loads and holds have the rest of the memory; a load that has ended may join.
@@ -376,11 +378,11 @@ class Engine:
                 sequence.cached_tokens = sequence.computed
                 self.counters.prefix_queries += target
                 self.counters.prefix_hits += sequence.computed
-            loads = self._load(sequence, now_ns, first_time=first_time)
+            loads = self._sources.load(sequence, now_ns, first_time=first_time)
             # After the load has used its blocks, so that none of them makes room for what was evicted for it.
-            self._offload(now_ns)
+            self._sources.offload(now_ns)
             if self.encoder is not None and sequence.request.images:
-                loads = self._load_embeddings(sequence, self.encoder, now_ns, first_time=first_time) or loads
+                loads = self._sources.load_embeddings(sequence, self.encoder, now_ns, first_time=first_time) or loads
             if loads:
                 sequence.status = Status.LOADING
                 self._loading.add(sequence)
@@ -389,67 +391,6 @@ class Engine:
             if first_time:
                 sequence.scheduled_ns = now_ns
             self._prefilling.append(sequence)
-
-    def _load(self, sequence: Sequence, now_ns: int, *, first_time: bool) -> bool:
-        """Begin to load what is not cached here, from where there is most; False if there is nothing to load."""
-        external = sequence.request.external if first_time and not sequence.external_failed else None
-        if (external is None and self.tiers is None) or sequence.request.encode_only:
-            return False
-        if first_time:
-            self.external.queries += sequence.prefill_target - sequence.computed
-        block_size, hashes = self.kv.block_size, sequence.request.block_hashes
-        matched = sequence.computed // block_size
-        reach = matched
-        if self.tiers is not None:
-            reach = self.tiers.match(hashes, matched, (sequence.prefill_target - 1) // block_size)
-        offered = 0 if external is None else min(external.tokens, sequence.prefill_target - 1)
-        if self.tiers is not None and reach > matched and reach * block_size >= offered:
-            plan = self.tiers.load(hashes[matched:reach])
-            tokens = {source: blocks * block_size for source, blocks in plan.blocks.items()}
-            duration_ns, picojoules = plan.duration_ns, plan.picojoules
-            self.external.offload_loads.add(plan.count, duration_ns, picojoules)
-        elif external is not None and offered > sequence.computed:
-            tokens = {external.source: offered - sequence.computed}
-            missing = external.tokens - sequence.computed
-            duration_ns = external.load_ns * missing // external.tokens
-            picojoules = external.load_picojoules * missing // external.tokens
-        else:
-            return False
-        sequence.loading_tokens = sum(tokens.values())
-        sequence.loaded_ns = now_ns + duration_ns
-        sequence.load_picojoules += picojoules
-        self.transfers.start(now_ns, duration_ns, picojoules)
-        self.external.load_ns += duration_ns
-        for source in tokens:
-            self.external.loads[source] += 1
-        if first_time:
-            sequence.external_tokens = sequence.loading_tokens
-            # The last one is the farthest.
-            sequence.external_source = list(tokens)[-1]
-            sequence.cached_tokens += sequence.loading_tokens
-            for source, count in tokens.items():
-                self.external.hits[source] += count
-        return True
-
-    def _offload(self, now_ns: int) -> None:
-        """Write what was evicted to the tiers below, beside the steps."""
-        if self.tiers is None or not self._evicted:
-            return
-        plan = self.tiers.store(self._evicted)
-        self._evicted.clear()
-        if plan.count:
-            self.external.offload_stores.add(plan.count, plan.duration_ns, plan.picojoules)
-            self.transfers.start(now_ns, plan.duration_ns, plan.picojoules)
-
-    def _load_embeddings(self, sequence: Sequence, encoder: Encoder, now_ns: int, *, first_time: bool) -> bool:
-        """Begin to load the embeddings that an encoder has; False if there is nothing to load."""
-        load_ns, picojoules = encoder.prepare(sequence, may_load=first_time)
-        if load_ns is None:
-            return False
-        self.transfers.start(now_ns, load_ns, picojoules)
-        sequence.load_picojoules += picojoules
-        sequence.loaded_ns = max(sequence.loaded_ns, now_ns + load_ns)
-        return True
 
     def _join_loaded(self, now_ns: int) -> None:
         """Take sequences whose loads have ended into the batch."""
