@@ -234,6 +234,7 @@ class Director:
             expected_output_tokens=self._output_lengths.predict(context, now_s).mean,
             streaming=body.streaming,
             cache_salt=body.cache_salt,
+            token_ids=body.token_ids,
             ttft_slo_seconds=asked.ttft_slo_seconds,
             tpot_slo_seconds=asked.tpot_slo_seconds,
             tenant=tenant,

@@ -81,6 +81,8 @@ class ParsedBody:
     cache_salt: str = field(default="", repr=False)
     reasoning: Reasoning = UNSAID
     session: SessionHints = NO_HINTS
+    token_ids: bool = False
+    """The prompt came as numbers of tokens, which `prompt` holds as 4 bytes each, least significant first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,7 @@ def _parsed(body: _Common, text: bytes, tokens: int | None, reasoning: Reasoning
         cache_salt=body.cache_salt or "",
         reasoning=reasoning,
         session=session_hints(body.prompt_cache_key, body.previous_response_id, body.user, previous_bytes),
+        token_ids=tokens is not None,
     )
 
 

@@ -36,6 +36,8 @@ class LlmRequest:
     asked: Asked = NOTHING_ASKED
     """What its headers ask for beside."""
     reasoning: Reasoning = UNSAID
+    token_ids: bool = False
+    """The prompt came as numbers of tokens; `prompt` holds 4 bytes of each, least significant first."""
     session: SessionTurn | None = None
     """None: nobody follows sessions, or nothing tells which one it belongs to."""
 
