@@ -25,7 +25,7 @@ class ClockRequest(BaseModel):
 
 
 class AdminApi:
-    """vLLM's sleep routes and /emulator/v1."""
+    """vLLM's routes about sleep and KV events, and /emulator/v1."""
 
     def __init__(self, driver: EngineDriver, faults: FaultInjector) -> None:
         self._driver = driver
@@ -37,6 +37,7 @@ class AdminApi:
             web.post("/sleep", self.sleep),
             web.post("/wake_up", self.wake_up),
             web.get("/is_sleeping", self.is_sleeping),
+            web.get("/kv_event_sources", self.kv_event_sources),
             web.get("/emulator/v1/state", self.state),
             web.post("/emulator/v1/clock", self.set_clock),
             web.get("/emulator/v1/requests", self.requests),
@@ -63,6 +64,13 @@ class AdminApi:
     async def is_sleeping(self, _request: web.Request) -> web.Response:
         """Whether it sleeps at any level."""
         return web.json_response({"is_sleeping": self._driver.engine.sleep_level is not None})
+
+    async def kv_event_sources(self, _request: web.Request) -> web.Response:
+        """Where KV events are published, by data-parallel rank."""
+        config, events = self._driver.config.kv_events, self._driver.events
+        if config is None or events is None:
+            return web.json_response({})
+        return web.json_response({str(config.data_parallel_rank): events.source()})
 
     async def state(self, _request: web.Request) -> web.Response:
         """Everything about the engine, in engine time."""

@@ -61,6 +61,20 @@ class KvEventPublisher:
             "forgotten": self.forgotten,
         }
 
+    def source(self) -> dict[str, str | int | bool | None]:
+        """What a subscriber needs to know, as vLLM's `KVEventsConfig` has it."""
+        return {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": self.endpoint,
+            "replay_endpoint": self.replay_endpoint,
+            "buffer_steps": self._config.buffer_steps,
+            "hwm": self._config.hwm,
+            # Of vLLM's queue between scheduler and socket; here there is none.
+            "max_queue_size": self._config.hwm,
+            "topic": self._config.topic,
+        }
+
     def start(self) -> None:
         """Open the sockets.
 

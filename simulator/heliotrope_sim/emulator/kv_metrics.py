@@ -39,8 +39,9 @@ class KvMetrics:
         """Everything at an engine time."""
         self._external(page)
         if self._engine.tiers is not None:
-            self._offload(page, "load", "loaded from offload storage to GPU", self._engine.external.offload_loads)
-            self._offload(page, "store", "stored from GPU to offload storage", self._engine.external.offload_stores)
+            external = self._engine.external
+            self._offload(page, "load", "loaded", "from offload storage to GPU", external.offload_loads)
+            self._offload(page, "store", "stored", "from GPU to offload storage", external.offload_stores)
             self._deprecated(page)
             self._tiers(page)
         self._transfers(page, now_ns)
@@ -62,18 +63,18 @@ class KvMetrics:
                 [(self._labels, tokens)],
             )
 
-    def _offload(self, page: Page, name: str, what: str, did: BlockTransfers) -> None:
+    def _offload(self, page: Page, name: str, done: str, way: str, did: BlockTransfers) -> None:
         common = self._labels
         page.family(
             f"vllm:kv_offload_{name}_bytes_total",
             "counter",
-            f"Total bytes {what}.",
+            f"Total bytes {done} {way}.",
             [(common, did.blocks * self._block_bytes)],
         )
         page.family(
             f"vllm:kv_offload_{name}_time_total",
             "counter",
-            f"Total time of what was {what}, in seconds.",
+            f"Total {name} time {way}, in seconds.",
             [(common, seconds(did.duration_ns))],
         )
         page.histogram(
@@ -84,7 +85,7 @@ class KvMetrics:
         )
 
     def _deprecated(self, page: Page) -> None:
-        """The names of earlier versions, which vLLM 0.32 still shows."""
+        """Totals under the names of earlier versions, which vLLM 0.32 still shows."""
         ways = [
             (f'{self._labels},transfer_type="{name}"', did)
             for name, did in (

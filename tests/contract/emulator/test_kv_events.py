@@ -185,7 +185,18 @@ async def test_a_consumer_that_missed_messages_asks_and_knows_everything(
         assert consumer.known["GPU"]
         state = (await http.get("/emulator/v1/state")).json()["kv_events"]
         assert state["published"] == state["replayable"] == consumer.expected
-        assert state["topic"] == "kv@a@m"
+        assert (await http.get("/kv_event_sources")).json() == {
+            "0": {
+                "enable_kv_cache_events": True,
+                "publisher": "zmq",
+                "endpoint": state["endpoint"],
+                "replay_endpoint": state["replay_endpoint"],
+                "buffer_steps": 10_000,
+                "hwm": 100_000,
+                "max_queue_size": 100_000,
+                "topic": "kv@a@m",
+            }
+        }
 
 
 async def test_what_sleep_clears_is_told_with_the_next_step(
@@ -299,6 +310,7 @@ async def test_without_events_or_tiers_there_is_no_trace_of_them(engine: ServedE
     page = await metrics(http)
     assert not [name for name in page if "kv_offload" in name or "offload_" in name or "kv_event" in name]
     assert page["vllm:external_prefix_cache_queries_total"] == page["vllm:external_prefix_cache_hits_total"] == 0
+    assert (await http.get("/kv_event_sources")).json() == {}
     state = (await http.get("/emulator/v1/state")).json()
     assert (state["kv_events"], state["tier_blocks"], state["joules"]["transfers"]) == (None, {}, 0.0)
 
