@@ -29,6 +29,8 @@ from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.folder import FolderSource
+from heliotrope_epp.datalayer.policy_history import PolicyHistory
+from heliotrope_epp.datalayer.kv_events import KvEventSubscriber
 from heliotrope_epp.datalayer.resources import Resources, Source
 from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
 from heliotrope_epp.datalayer.signals import PolledSignals, PublishedSignals, SignalBook
@@ -45,7 +47,9 @@ from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.datalayer import FileDiscoveryParameters
 from heliotrope_epp.plugins.installed import register_installed
+from heliotrope_epp.plugins.kv_labels import kv_event_ports
 from heliotrope_epp.plugins.pipeline import Pipeline
+from heliotrope_epp.plugins.producers.precise_prefix_cache import PrecisePrefixCacheProducer
 from heliotrope_epp.plugins.retention import RetentionAdvisor
 from heliotrope_epp.plugins.sessions.gate_file import NO_GATE, load_gate
 from heliotrope_epp.plugins.sessions.settings import SessionSettings
@@ -55,6 +59,7 @@ from heliotrope_epp.telemetry.admin import AdminServer
 from heliotrope_epp.telemetry.debug import state_document
 from heliotrope_epp.telemetry.kv import KvCollector
 from heliotrope_epp.telemetry.metrics import Metrics, StateCollector
+from heliotrope_epp.telemetry.policies import PolicyCollector
 from heliotrope_epp.telemetry.sessions import SessionCollector, sessions_document
 from heliotrope_epp.tracing.runtime import Tracing
 from heliotrope_epp.transport.aio.server import AioServer
@@ -234,6 +239,7 @@ class Picker:
             decisions_kept=self._decisions.capacity,
             state=self._state,
         )
+        self._policies = PolicyHistory()
         self._draining = False
         self.first_world = asyncio.Event()
         """Set once the source has published."""
@@ -259,12 +265,17 @@ class Picker:
         if self._scrapes:
             self._store.listen(self._scraper)
         self._store.listen(_Forgetting(self._pipeline))
-        self._metrics_registry.register(KvCollector(self._pipeline.producers, self._retention.counts))
+        self._metrics_registry.register(
+            KvCollector(self._pipeline.producers, self._retention.counts, await self._kv_subscribers(stack))
+        )
         if self._sessions is not None:
             self._store.listen(self._sessions)
             self._metrics_registry.register(SessionCollector(self._sessions.counts, self._gate))
         await self._metering.start(stack, self._store)
         stack.push_async_callback(self._signals.close)
+        self._metrics_registry.register(
+            PolicyCollector(self._policies, self._store, self._pipeline.memory, clock=self._clock.monotonic)
+        )
         self._metrics_registry.register(
             StateCollector(
                 transport=self._server.stats,
@@ -317,6 +328,7 @@ class Picker:
         before = self._store.world
         world = resolve(resources, pool, self._profiles)
         self._store.apply(world)
+        self._policies.follow(world, self._clock.unix())
         self._signals.update(world.regions.values())
         self.first_world.set()
         _log.info(
@@ -367,6 +379,17 @@ class Picker:
 
         return SessionTracker(Sessions(settings.max_sessions), SessionKeys(), rules, self._clock)
 
+    async def _kv_subscribers(self, stack: contextlib.AsyncExitStack) -> list[KvEventSubscriber]:
+        """Listen to engines for every producer that wants their KV events."""
+        started = []
+        for producer in self._pipeline.producers:
+            if isinstance(producer, PrecisePrefixCacheProducer) and producer.events is not None:
+                subscriber = KvEventSubscriber(producer.events, producer, port_of=kv_event_ports)
+                await stack.enter_async_context(subscriber)
+                self._store.listen(subscriber)
+                started.append(subscriber)
+        return started
+
     def _kv_rules(self) -> KvRules | None:
         policy = self._store.policy()
         return None if policy is None else policy.kv
@@ -394,6 +417,7 @@ class Picker:
             source_healthy=self._source.healthy,
             problems=self._problems(),
             energy=self._metering.row,
+            policy=self._policies.document(self._clock.unix()),
         )
         return document | {
             "learning": None if self._learner is None else self._learner.document(),

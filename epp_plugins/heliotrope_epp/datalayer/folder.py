@@ -244,6 +244,13 @@ def _assembled(files: Mapping[Path, _File]) -> Resources:
         regions=tuple(item for item in kept if isinstance(item, RegionProfile)),
         variants=tuple(item for item in kept if isinstance(item, WorkloadVariant)),
         problems=tuple(problems),
+        outdated_policies={
+            f"{item.metadata.namespace or 'default'}/{item.metadata.name}": file.problem
+            for file in files.values()
+            if file.problem is not None
+            for item in file.content
+            if isinstance(item, CarbonPolicy)
+        },
     )
 
 

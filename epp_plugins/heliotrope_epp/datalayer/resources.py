@@ -1,6 +1,6 @@
 """What a source of truth publishes, and the interface of such sources."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,6 +29,8 @@ class Resources:
     variants: tuple[WorkloadVariant, ...] = ()
     problems: tuple[str, ...] = field(default=())
     """Documents that could not be used, each with its reason; what they replaced stays in force."""
+    outdated_policies: Mapping[str, str] = field(default_factory=dict)
+    """By `namespace/name` of a CarbonPolicy in `policies`: why its newest version could not be used."""
 
 
 class Source(Protocol):

@@ -29,6 +29,8 @@ class World:
     """The policy in force on the pool; None: none attaches to it."""
     policy_resource: CarbonPolicy | None = None
     """The CarbonPolicy that `policy` was made of."""
+    policy_outdated_because: str | None = None
+    """Why the newest version of it could not be used, so that this older one holds; None: this is the newest."""
     conflicts: tuple[str, ...] = ()
     """`namespace/name` of further policies on the pool, which do not hold."""
     regions: Mapping[str, RegionProfile] = field(default_factory=dict)
@@ -56,6 +58,7 @@ def resolve(resources: Resources, pool: PoolRef | None, profiles: Mapping[str, E
         },
         policy=None if holding is None else decision_policy(holding),
         policy_resource=holding,
+        policy_outdated_because=None if holding is None else resources.outdated_policies.get(_qualified(holding)),
         conflicts=tuple(_qualified(policy) for policy in losers),
         regions=regions,
         problems=tuple(dict.fromkeys(problems)),

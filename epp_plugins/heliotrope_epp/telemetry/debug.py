@@ -17,13 +17,14 @@ def state_document(
     source_healthy: bool,
     problems: Sequence[str],
     energy: Callable[[str], Mapping[str, Any] | None],
+    policy: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Plain data; unknown is None. `energy` tells of an endpoint's counters."""
+    """Plain data; unknown is None. `energy` tells of an endpoint's counters, `policy` is that in force."""
     world = store.world
     return {
         "generation": store.generation,
         "source_healthy": source_healthy,
-        "policy": None if world.policy is None else {"name": world.policy.name, "enforce": world.policy.enforce},
+        "policy": policy,
         "conflicts": list(world.conflicts),
         "problems": list(problems),
         "regions": [

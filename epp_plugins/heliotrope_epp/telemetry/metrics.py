@@ -15,6 +15,7 @@ from heliotrope_epp.labels import LabelCap
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.telemetry.policies import PolicyCounters
 from heliotrope_epp.transport.interface import Report, Stats
 
 MAX_MODEL_LABELS = 100
@@ -85,6 +86,7 @@ class Metrics:
             ["region"],
             registry=registry,
         )
+        self._policies = PolicyCounters(registry)
         self._decision_seconds = Histogram(
             "heliotrope_decision_seconds", "Wall time of one decision.", buckets=DECISION_BUCKETS, registry=registry
         )
@@ -128,6 +130,7 @@ class Metrics:
             self._arms.labels(result.assignment.arm.value).inc()
         if result.assignment.request_class == OTHER_CLASS:
             self._unclassified.inc()
+        self._policies.decided(result)
         decision = result.decision
         if decision is None or decision.winner is None:
             return

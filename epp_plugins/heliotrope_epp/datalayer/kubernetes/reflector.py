@@ -93,6 +93,11 @@ class Reflector(Generic[T]):
         """Objects that could not be converted, each with its reason."""
         return tuple(self._problems.values())
 
+    @property
+    def outdated(self) -> Mapping[str, str]:
+        """By key: why the newest version of an object that is in `objects` could not be converted."""
+        return {key: problem for key, problem in self._problems.items() if key in self._objects}
+
     async def run(self) -> None:
         """Mirror until cancelled.
 

@@ -152,6 +152,7 @@ class KubernetesSource:
             regions=regions,
             variants=tuple(self._variants.objects[key] for key in sorted(self._variants.objects)),
             problems=tuple(problems),
+            outdated_policies=self._policies.outdated,
         )
 
     def _resources(self, kind: type[R], namespace: str | None) -> Reflector[R]:
