@@ -29,8 +29,8 @@ from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.folder import FolderSource
-from heliotrope_epp.datalayer.policy_history import PolicyHistory
 from heliotrope_epp.datalayer.kv_events import KvEventSubscriber
+from heliotrope_epp.datalayer.policy_history import PolicyHistory
 from heliotrope_epp.datalayer.resources import Resources, Source
 from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
 from heliotrope_epp.datalayer.signals import PolledSignals, PublishedSignals, SignalBook

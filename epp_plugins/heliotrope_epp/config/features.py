@@ -59,7 +59,6 @@ UNSUPPORTED_TYPES = frozenset(
         "p2p-source-producer",
         "passthrough-parser",
         "pd-profile-handler",
-        "precise-prefix-cache-producer",
         "precise-prefix-cache-scorer",
         "predicted-latency-producer",
         "prefill-filter",

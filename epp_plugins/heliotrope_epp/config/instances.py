@@ -144,7 +144,8 @@ class Instances:
         if PluginKind.PRODUCER in named:
             return
         for type_name in instance.plugin.requires:
-            if not any(other.plugin.name == type_name for other in self._by_name.values()):
+            present = (other.plugin for other in self._by_name.values())
+            if not any(type_name in (plugin.name, *plugin.stands_for) for plugin in present):
                 self.add_default(type_name, instance.path)
 
     def _unknown_type(self, type_name: str) -> str:

@@ -27,6 +27,11 @@ from heliotrope_epp.plugins.producers.approx_prefix_cache import (
     ApproxPrefixCacheParameters,
     ApproxPrefixCacheProducer,
 )
+from heliotrope_epp.plugins.producers.precise_prefix_cache import (
+    PRECISE_PREFIX_CACHE_PRODUCER,
+    PrecisePrefixCacheParameters,
+    PrecisePrefixCacheProducer,
+)
 from heliotrope_epp.plugins.profilehandlers.single import SINGLE_PROFILE_HANDLER, SingleProfileHandler
 from heliotrope_epp.plugins.registry import PluginRegistry
 from heliotrope_epp.plugins.scorers.kv_cache_utilization import KV_CACHE_UTILIZATION_SCORER, KvCacheUtilizationScorer
@@ -61,6 +66,14 @@ def builtin_registry() -> PluginRegistry:
         ApproxPrefixCacheParameters,
         lambda parameters, context: ApproxPrefixCacheProducer(parameters, context.clock.monotonic),
         Stability.BETA,
+    )
+    registry.register(
+        PRECISE_PREFIX_CACHE_PRODUCER,
+        PluginKind.PRODUCER,
+        PrecisePrefixCacheParameters,
+        lambda parameters, context: PrecisePrefixCacheProducer(parameters, context.clock.monotonic),
+        Stability.BETA,
+        stands_for=(APPROX_PREFIX_CACHE_PRODUCER,),
     )
     return registry
 

@@ -37,6 +37,8 @@ class PluginType:
     """Types of producers that must exist; they are built with their defaults when the configuration has none."""
     replaced_by: str | None = None
     """Set for a deprecated type: the one to use instead."""
+    stands_for: tuple[str, ...] = ()
+    """Types of producers whose place it takes: where it is declared they need not exist."""
 
     def build(self, parameters: StrictModel, context: PluginContext) -> Any:
         """An instance.
@@ -69,6 +71,7 @@ class PluginRegistry:
         *,
         requires: tuple[str, ...] = (),
         replaced_by: str | None = None,
+        stands_for: tuple[str, ...] = (),
     ) -> None:
         """Add a type.
 
@@ -80,6 +83,7 @@ class PluginRegistry:
             stability: said in the documentation and, for Alpha, in a warning at start.
             requires: types of producers that it needs.
             replaced_by: marks the type as deprecated.
+            stands_for: types of producers that whoever needs them can do without beside it.
 
         Raises:
             InvalidInputError: if the name is taken or not in lower-case-with-dashes.
@@ -88,7 +92,9 @@ class PluginRegistry:
             raise InvalidInputError(type_name, "a plugin type is named in lower case with dashes, as in 'queue-scorer'")
         if type_name in self._types:
             raise InvalidInputError(type_name, "this plugin type is registered already; choose another name")
-        self._types[type_name] = PluginType(type_name, kind, parameters, factory, stability, requires, replaced_by)
+        self._types[type_name] = PluginType(
+            type_name, kind, parameters, factory, stability, requires, replaced_by, stands_for
+        )
 
     def find(self, type_name: str) -> PluginType | None:
         """The type of this name, None if there is none."""

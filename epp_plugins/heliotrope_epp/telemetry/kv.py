@@ -7,8 +7,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from heliotrope.cache.calibration import BIN_EDGES, CacheCalibration
+from heliotrope_epp.datalayer.kv_events import COUNTED, KvEventSubscriber
 from heliotrope_epp.plugins.interface import Producer
 from heliotrope_epp.plugins.producers.approx_prefix_cache import ApproxPrefixCacheProducer
+from heliotrope_epp.plugins.producers.precise_prefix_cache import PrecisePrefixCacheProducer
 from heliotrope_epp.plugins.retention import RetentionCounts
 
 OWN, LOWER = "own", "lower"
@@ -18,9 +20,17 @@ OLDER = "+Inf"
 class KvCollector(Collector):
     """Read when somebody scrapes; producers of other types say nothing of themselves."""
 
-    def __init__(self, producers: Sequence[Producer], retention: Callable[[], RetentionCounts] | None = None) -> None:
-        self._producers = [p for p in producers if isinstance(p, ApproxPrefixCacheProducer)]
+    def __init__(
+        self,
+        producers: Sequence[Producer],
+        retention: Callable[[], RetentionCounts] | None = None,
+        subscribers: Sequence[KvEventSubscriber] = (),
+    ) -> None:
+        self._producers = [
+            p for p in producers if isinstance(p, (ApproxPrefixCacheProducer, PrecisePrefixCacheProducer))
+        ]
         self._retention = retention
+        self._subscribers = subscribers
 
     def collect(self) -> Iterator[Metric]:
         """All families."""
@@ -38,6 +48,12 @@ class KvCollector(Collector):
         yield trust
         if self._retention is not None:
             yield from _retention(self._retention())
+        for producer in self._producers:
+            if isinstance(producer, PrecisePrefixCacheProducer):
+                yield from _engine_index(producer)
+                break
+        for subscriber in self._subscribers[:1]:
+            yield from _events(subscriber)
 
     def _calibrations(self) -> Iterator[tuple[str, CacheCalibration]]:
         """Of the first producer: several learn the same."""
@@ -104,6 +120,42 @@ class KvCollector(Collector):
             "Requests that nothing was learned from, as too many were open.",
             value=sum(b.dropped_total for b in believers),
         )
+
+
+def _engine_index(producer: PrecisePrefixCacheProducer) -> Iterator[Metric]:
+    stats = producer.engine_stats()
+    blocks = GaugeMetricFamily(
+        "heliotrope_kv_engine_blocks", "Blocks that an engine says it caches, in any tier.", labels=["endpoint"]
+    )
+    for endpoint, count in stats.blocks.items():
+        blocks.add_metric([endpoint], count)
+    yield blocks
+    yield CounterMetricFamily(
+        "heliotrope_kv_engine_dropped_blocks", "Blocks forgotten because the index was full.", value=stats.dropped_total
+    )
+    yield CounterMetricFamily(
+        "heliotrope_kv_engine_orphan_blocks",
+        "Blocks that could not be placed, as those before them were not told of.",
+        value=stats.orphans_total,
+    )
+    ignored = CounterMetricFamily("heliotrope_kv_ignored_events", "KV events left out.", labels=["reason"])
+    for reason, count in producer.ignored.items():
+        ignored.add_metric([reason], count)
+    yield ignored
+
+
+def _events(subscriber: KvEventSubscriber) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "heliotrope_kv_event_endpoints", "Endpoints whose KV events are listened to.", value=subscriber.following()
+    )
+    events = CounterMetricFamily(
+        "heliotrope_kv_event_messages",
+        "Messages with KV events, and what went wrong with them.",
+        labels=["what"],
+    )
+    for what in COUNTED:
+        events.add_metric([what], subscriber.counts[what])
+    yield events
 
 
 def _retention(counts: RetentionCounts) -> Iterator[Metric]:
