@@ -27,7 +27,13 @@ class IdentitySource(StrEnum):
 
 def usable_name(name: str | None) -> bool:
     """Whether a client's name can be one: 1 to 256 visible ASCII characters."""
-    return name is not None and 0 < len(name) <= MAX_NAME_LENGTH and all("!" <= c <= "~" for c in name)
+    return (
+        name is not None
+        and 0 < len(name) <= MAX_NAME_LENGTH
+        and name.isascii()
+        and name.isprintable()
+        and " " not in name
+    )
 
 
 class SessionKeys:
@@ -35,15 +41,14 @@ class SessionKeys:
 
     def __init__(self, secret: bytes | None = None) -> None:
         """`secret` is up to 64 bytes; None draws one."""
-        self._secret = secrets.token_bytes(32) if secret is None else secret
+        self._keyed = blake2b(key=secrets.token_bytes(32) if secret is None else secret, digest_size=KEY_BYTES)
 
     def of(self, source: IdentitySource, tenant: str, model: str, name: bytes) -> bytes:
         """The key of a name; equal only for equal source, tenant, model and name."""
-        digest = blake2b(key=self._secret, digest_size=KEY_BYTES)
-        for part in (source.encode(), _encoded(tenant), _encoded(model)):
-            digest.update(len(part).to_bytes(4, "little"))
-            digest.update(part)
-        digest.update(name)
+        digest = self._keyed.copy()
+        who, what = _encoded(tenant), _encoded(model)
+        # Lengths first, so that no two identities make the same bytes.
+        digest.update(b"%s %d %d %s%s%s" % (source.encode(), len(who), len(what), who, what, name))
         return digest.digest()
 
 

@@ -28,7 +28,7 @@ class Identity:
     """The key that the session had until now, if this turn changes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Scope:
     """Within which a name means something."""
 
@@ -47,9 +47,9 @@ class Scope:
         return self.key(keys, IdentitySource.PREVIOUS_RESPONSE, response_id.encode("ascii"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Named:
-    """What a request says of itself."""
+    """What a request says of itself; made and read in one call."""
 
     header: Callable[[str], str | None]
     hints: SessionHints
