@@ -93,9 +93,11 @@ class LearnedModels:
         return frozenset(self.current.models)
 
     def warm_up(self) -> None:
-        """Compile the walk, so that no request waits for it."""
+        """Compile everything that a prediction calls, so that no request waits for it."""
         if self.current.models or (self.previous is not None and self.previous.models):
             warm_up()
+            for table in (REQUESTS, STEPS):
+                self._predict(table, np.full((1, len(table.features)), np.nan))
 
     def predict(self, rows: Matrix) -> Predictions:
         """TTFT, TPOT and energy of requests; rows as `heliotrope.predict.features.request_rows` builds them."""

@@ -79,6 +79,9 @@ def request_scores(answers: Answers, seed: int) -> dict[str, Score]:
             ("request_energy_at_decision_mape", r.joules, answers.joules_at_decision),
         ):
             scores[name + suffix] = mape(true[chosen], predicted[chosen], r.run[chosen], seed)
+    below = by_regime[Regime.BELOW]
+    for name, chosen in (("ttft_mape_alone", below & r.alone), ("ttft_mape_shared", below & ~r.alone)):
+        scores[name] = mape(r.ttft_seconds[chosen], answers.ttft[chosen], r.run[chosen], seed)
     for name, true, quantile in (
         ("ttft_coverage_90", r.ttft_seconds, answers.ttft_q90),
         ("tpot_coverage_90", r.tpot_seconds, answers.tpot_q90),

@@ -32,6 +32,8 @@ class Requests:
     hardware: NDArray[np.str_]
     model: NDArray[np.str_]
     profiled: Bools
+    alone: Bools
+    """No other picker sends requests there."""
     application: NDArray[np.str_]
     ended_s: Floats
 
@@ -52,6 +54,7 @@ class Requests:
             self.hardware[chosen],
             self.model[chosen],
             self.profiled[chosen],
+            self.alone[chosen],
             self.application[chosen],
             self.ended_s[chosen],
         )
@@ -93,6 +96,7 @@ def requests_of(runs: Sequence[RunResult]) -> Requests:
         hardware=np.array([run.endpoint.hardware.accelerator for _, run, _ in observed]),
         model=np.array([run.endpoint.hardware.model for _, run, _ in observed]),
         profiled=np.array([run.endpoint.believed is not None for _, run, _ in observed], dtype=np.bool_),
+        alone=np.array([run.own_share == 1.0 for _, run, _ in observed], dtype=np.bool_),
         application=np.array([o.application for _, _, o in observed]),
         ended_s=column(lambda _, o: o.ended_s),
     )

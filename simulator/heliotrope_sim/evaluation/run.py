@@ -223,17 +223,16 @@ class _Evaluator:
 
 def reasons(scores: Mapping[str, Score], numbers: Mapping[str, float], models: LearnedModels) -> dict[str, str]:
     """Why a goal may be out of reach, in numbers of the same run."""
-    phase, ttft, tpot, joules = (
-        scores[key].value for key in ("ttft_phase_floor", "ttft_floor", "tpot_floor", "request_energy_floor")
-    )
+    ttft, tpot, joules = (scores[key].value for key in ("ttft_floor", "tpot_floor", "request_energy_floor"))
+    alone, shared = scores["ttft_mape_alone"].value, scores["ttft_mape_shared"].value
     covered = [model.scores.coverage for model in models.current.models.values() if model.target in REQUESTS.targets]
     calibrated = float(np.mean(covered)) if covered else float("nan")
     settled = numbers.get("drift_settled_requests", float("nan"))
     return {
         "ttft_mape": (
-            f"a request meets a step of the engine at an instant that only the pieces of our own answers hint at: "
-            f"without them the best guess of the rest of the step errs by {phase:.1%} of these TTFTs; who knows even "
-            f"the instant errs by {ttft:.1%}, because of what arrives after the request"
+            f"where another picker sends requests too, nothing but scrapes tells of theirs: the error is {shared:.1%} "
+            f"there and {alone:.1%} elsewhere; who knows an engine's whole state errs by {ttft:.1%}, because of what "
+            f"arrives after the request"
         ),
         "tpot_mape": (
             f"prefills that arrive while a request decodes stall it: run again from the same state with another "

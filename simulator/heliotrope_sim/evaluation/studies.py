@@ -87,10 +87,11 @@ def _slice(answers: Answers, chosen: Bools, seed: int) -> tuple[Score, Score, Sc
 
 
 def slices(learned: Answers, analytic: Answers, seed: int) -> Section:
-    """Errors below saturation by what may matter: profile, hardware, application, length of the answer, load."""
+    """Errors below saturation by what may matter: profile, other pickers, hardware, application, length, load."""
     r = learned.requests
     below = masks(r)[Regime.BELOW]
     cuts: list[tuple[str, Bools]] = [("profiled", below & r.profiled), ("no profile", below & ~r.profiled)]
+    cuts += [("one picker", below & r.alone), ("another picker too", below & ~r.alone)]
     cuts += [(str(h), below & (r.hardware == h)) for h in np.unique(r.hardware)]
     cuts += [(str(a), below & (r.application == a)) for a in np.unique(r.application)]
     cuts += [("answers ≥ 64 tokens", below & (r.output_tokens >= LONG_ANSWER))]

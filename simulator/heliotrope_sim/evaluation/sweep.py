@@ -73,6 +73,8 @@ class RunResult:
     steps: tuple[ObservedStep, ...]
     twins: tuple[tuple[Outcome, ...], ...] = ()
     """Other futures of some of its requests."""
+    own_share: float = 1.0
+    """Of the arrivals, those that this picker routed."""
 
 
 def sweep_run(
@@ -115,7 +117,7 @@ def sweep_run(
             futures = [np.random.default_rng([i, k, count]) for k in range(TWINS)]
             twins.append(tuple(run.twin(i, at_ns, other_futures(r), rate_per_second, r) for r in futures))
     run.drain()
-    return RunResult(endpoint, utilisation, tuple(run.observed), tuple(run.steps), tuple(twins))
+    return RunResult(endpoint, utilisation, tuple(run.observed), tuple(run.steps), tuple(twins), own_share)
 
 
 def nanoseconds_of(times_s: np.ndarray[Any, np.dtype[np.float64]]) -> list[int]:

@@ -70,6 +70,19 @@ def test_rows_hold_the_real_pickers_state() -> None:
     assert np.isnan(requests_of([run(UNKNOWN)]).rows[:, column_of("analytic_ttft_seconds")]).all()
 
 
+def test_the_running_step_is_known_from_the_pieces_of_answers() -> None:
+    """What the picker takes for the time since the step began lies within the step that ran in truth."""
+    requests = requests_of([run(rate=8.0)])
+    elapsed, prefills = (requests.rows[:, column_of(name)] for name in ("step_seconds", "step_prefills"))
+    known = np.isfinite(elapsed)
+    assert known.mean() > 0.9
+    assert (elapsed[known] <= requests.met_step_seconds[known] + 1e-9).all()
+    # Decodes are short and prefills of these prompts are not.
+    longest_decode = float(ENGINE.decode_seconds(float(ENGINE.max_num_seqs), float(ENGINE.kv_capacity_tokens)))
+    assert (prefills[requests.met_step_seconds > longest_decode] == 1.0).all()
+    assert set(np.unique(prefills[known])) == {0.0, 1.0}
+
+
 def test_another_pickers_requests_are_seen_in_scrapes_alone() -> None:
     alone, shared = run(rate=8.0), run(rate=8.0, own_share=0.5)
     assert len(shared.requests) < len(alone.requests) == 54  # a tenth is warm-up
