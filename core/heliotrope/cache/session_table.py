@@ -1,16 +1,15 @@
 """Rows by 128-bit key in memory that is bounded and laid out in advance, forgotten least recently written first.
 
-One million Python objects with their dictionaries take gigabytes and make every collection of garbage slow, and an
-ordered dictionary of that size stops the loop for tens of milliseconds when it grows. Here a row is 128 bytes in one
-buffer; an open-addressed table of row numbers (linear probing, at most half full, deletion by shifting back) finds it,
-and two columns of row numbers keep the order. The system gives memory to the buffers only as rows are used.
+An object per session would take several times the memory and be looked at by every full collection of garbage, and a
+dictionary of a million keys stops the loop whenever it grows. Here a row is 128 bytes of one buffer; an open-addressed
+table of row numbers (linear probing, at most half full, deletion by shifting back) finds it, and two columns of row
+numbers keep the order. The system gives memory to the buffers only as rows are used.
 """
 
 from math import nan
-from struct import Struct
-from typing import NamedTuple
-
-import numpy as np
+from mmap import mmap
+from struct import Struct, calcsize
+from typing import Literal, NamedTuple
 
 KEY_BYTES = 16
 MAX_CACHES = 4
@@ -56,11 +55,11 @@ class SessionTable:
         buckets = 1 << (2 * capacity - 1).bit_length()
         self.capacity = capacity
         self._mask = buckets - 1
-        self._buckets = memoryview(np.zeros(buckets, dtype=np.uint32))
-        self._rows = memoryview(np.zeros((capacity + 1) * ROW_BYTES, dtype=np.uint8))
+        self._buckets = _zeros(buckets, "I")
+        self._rows = _zeros((capacity + 1) * ROW_BYTES, "B")
         # Row 0 is no row: it closes the ring of rows in the order of writing, oldest after it, newest before it.
-        self._newer = memoryview(np.zeros(capacity + 1, dtype=np.uint32))
-        self._older = memoryview(np.zeros(capacity + 1, dtype=np.uint32))
+        self._newer = _zeros(capacity + 1, "I")
+        self._older = _zeros(capacity + 1, "I")
         self._touched = 0
         self._free = 0
         self._count = 0
@@ -183,4 +182,9 @@ class SessionTable:
             if not values[i]:
                 break
             caches.append(values[i : i + 3])
-        return Row(*values[1:_FIXED_FIELDS], tuple(caches))
+        return Row._make((*values[1:_FIXED_FIELDS], tuple(caches)))
+
+
+def _zeros(count: int, form: Literal["B", "I"]) -> "memoryview[int]":
+    """Memory that the system gives when it is first touched."""
+    return memoryview(mmap(-1, count * calcsize(form))).cast(form)

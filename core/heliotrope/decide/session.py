@@ -89,8 +89,10 @@ def _judged(decision: Decision, session: SessionView, gate: Gate) -> tuple[int |
 
 def _carbon_known(decision: Decision, home: int) -> bool:
     """Of both sides: without it the proposal is none of carbon's, and the gate has never seen its like."""
+    assert decision.winner is not None
     grams = decision.estimates.grams_co2e
-    return Term.CARBON not in decision.dropped_terms and bool(np.isfinite(grams[[decision.winner, home]]).all())
+    known = np.isfinite(grams[decision.winner]) and np.isfinite(grams[home])
+    return Term.CARBON not in decision.dropped_terms and bool(known)
 
 
 def switch_features(decision: Decision, session: SessionView, home: int) -> GateFeatures:
