@@ -2,21 +2,16 @@
 
     E_net(i→j) + E_load(j) + λ·M_pressure(j) < E_recompute(j)      subject to      t_transfer < t_recompute
 
-Every function takes floats or arrays. Tokens are counted from the start of the prompt, because attention makes the
-later ones dearer: recomputing the tokens from p to q costs a·(q − p) + b·(q² − p²).
+Tokens are counted from the start of the prompt, because attention makes the later ones dearer: recomputing the tokens
+from p to q costs a·(q − p) + b·(q² − p²).
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from math import isfinite
 
 from heliotrope.cache.links import Link
 from heliotrope.engine.model import EngineModel
 from heliotrope.units import bits_from_bytes, grams_co2e
-
-Quantity = TypeVar("Quantity", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +78,10 @@ def recompute(engine: EngineModel, first: float, last: float) -> Recompute:
     )
 
 
-def pressure(kv_tokens: Quantity, added_tokens: float, capacity_tokens: Quantity) -> Quantity:
+def pressure(kv_tokens: float, added_tokens: float, capacity_tokens: float) -> float:
     """M: the share of the KV memory that is in use once the request is there, in [0, 1]; NaN where unknown."""
     share = (kv_tokens + added_tokens) / capacity_tokens
-    return np.clip(share, 0.0, 1.0)[()]  # type: ignore[return-value]
+    return min(max(share, 0.0), 1.0) if isfinite(share) else share
 
 
 def worthwhile(moved: Transfer, computed: Recompute, pressure_weight_joules: float, memory_pressure: float) -> bool:

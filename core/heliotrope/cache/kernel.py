@@ -33,7 +33,7 @@ def _saving(pool: Matrix, i: int, first: float, last: float, seconds: float, jou
     tokens, squares = last - first, last * last - first * first
     saved = pool[PREFILL_JOULES, i] * tokens + pool[PREFILL_JOULES_SQUARED, i] * squares - joules
     if saved > 0.0 and seconds < pool[PREFILL_SECONDS, i] * tokens + pool[PREFILL_SECONDS_SQUARED, i] * squares:
-        return saved
+        return float(saved)
     return 0.0
 
 

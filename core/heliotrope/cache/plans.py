@@ -45,7 +45,7 @@ class KvPool:
     """Endpoints that take part in transfers between endpoints."""
 
     def __len__(self) -> int:
-        return self.columns.shape[1]
+        return int(self.columns.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,19 +221,22 @@ _CLASSES = tuple(LinkClass)
 def _between(places: Sequence[Place], pulls: NDArray[np.bool_], links: Links) -> NDArray[np.float64]:
     """The planes of `KvPool.links`: `link_class` of every pair that takes part, at once."""
     table = np.full((len(_CLASSES) + 1, 3), np.nan)  # the last row is for pairs without a link
-    for code, kind in enumerate(_CLASSES):
+    for position, kind in enumerate(_CLASSES):
         if (link := links.between.get(kind)) is not None:
-            table[code] = _three(link)
-    node = _equal([p.node for p in places])
-    rack = _equal([p.rack for p in places])
-    region = _equal([p.region for p in places])
+            table[position] = _three(link)
     known = np.array([p.region is not None for p in places], dtype=np.bool_)
-    code = np.where(region, np.where(rack, _CLASSES.index(LinkClass.RACK), _CLASSES.index(LinkClass.REGION)), -1)
-    code = np.where(known[:, None] & known & ~region, _CLASSES.index(LinkClass.WAN), code)
-    code = np.where(node, _CLASSES.index(LinkClass.NODE), code)
-    np.fill_diagonal(code, -1)
-    code = np.where(pulls[:, None] & pulls, code, -1)
-    return np.ascontiguousarray(table[code].transpose(2, 0, 1))
+    region = _equal([p.region for p in places])
+    rack = region & _equal([p.rack for p in places])
+    codes = np.full(region.shape, -1, dtype=np.intp)
+    # Nearer classes are written over farther ones.
+    codes[known[:, None] & known] = _CLASSES.index(LinkClass.WAN)
+    codes[region] = _CLASSES.index(LinkClass.REGION)
+    codes[rack] = _CLASSES.index(LinkClass.RACK)
+    codes[_equal([p.node for p in places])] = _CLASSES.index(LinkClass.NODE)
+    codes[~(pulls[:, None] & pulls)] = -1
+    np.fill_diagonal(codes, -1)
+    planes: NDArray[np.float64] = np.ascontiguousarray(table[codes].transpose(2, 0, 1))
+    return planes
 
 
 def _equal(names: Sequence[str | None]) -> NDArray[np.bool_]:
