@@ -12,6 +12,7 @@ from heliotrope_sim.emulator.blocks import BlockChain
 from heliotrope_sim.engine import AllBlocksCleared, BlocksRemoved, BlocksStored, KvEvent
 
 GROUP = 0
+SPEC_KIND = "full_attention"
 """The one KV cache group of a model with full attention everywhere."""
 
 
@@ -37,6 +38,7 @@ class StoredMap(msgspec.Struct, omit_defaults=True, gc=False, tag="BlockStored")
     extra_keys: list[tuple[str | tuple[str | int, ...], ...] | None] | None = None
     """By block, without the names of their kinds."""
     group_idx: int | None = None
+    kv_cache_spec_kind: str | None = None
 
 
 class RemovedMap(msgspec.Struct, omit_defaults=True, gc=False, tag="BlockRemoved"):
@@ -107,4 +109,5 @@ class BatchEncoder:
                 for keys in chain.extra_keys[first : first + count]
             ],
             group_idx=GROUP,
+            kv_cache_spec_kind=SPEC_KIND,
         )

@@ -152,6 +152,7 @@ async def test_stored_blocks_are_those_of_the_prompt_and_the_answer(
         "lora_name": None,
         "extra_keys": [["tenant"], None],
         "group_idx": 0,
+        "kv_cache_spec_kind": "full_attention",
     }
     # The rest of the prompt and the answer fill two more blocks, one after the other.
     assert [len(e["block_hashes"]) for e in stored] == [2, 1, 1]

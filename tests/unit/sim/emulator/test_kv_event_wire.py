@@ -74,8 +74,10 @@ def test_stored_blocks_come_with_their_parent_and_tokens() -> None:
         BlocksStored(tuple(chain[:1]), Medium.GPU, request(chain), 0),
         BlocksStored(tuple(chain[1:]), Medium.GPU, request(chain), 1),
     )
-    assert first == BlockStored([chain[0]], None, [0, 1, 2, 3], 4, None, "GPU", None, [None], 0)
-    assert rest == BlockStored(chain[1:], chain[0], [4, 5, 6, 7, 8, 9, 10, 11], 4, None, "GPU", None, [None, None], 0)
+    assert first == BlockStored([chain[0]], None, [0, 1, 2, 3], 4, None, "GPU", None, [None], 0, "full_attention")
+    assert rest == BlockStored(
+        chain[1:], chain[0], [4, 5, 6, 7, 8, 9, 10, 11], 4, None, "GPU", None, [None, None], 0, "full_attention"
+    )
 
 
 def test_extra_keys_are_untagged_and_images_have_their_place() -> None:
@@ -126,7 +128,19 @@ def test_arrays_begin_with_their_type() -> None:
         1.0,
     )
     assert msgspec.msgpack.decode(payload)[1] == [
-        ["BlockStored", chain[:2], None, [0, 1, 2, 3, 4, 5, 6, 7], 4, None, "GPU", None, [["s"], None], 0],
+        [
+            "BlockStored",
+            chain[:2],
+            None,
+            [0, 1, 2, 3, 4, 5, 6, 7],
+            4,
+            None,
+            "GPU",
+            None,
+            [["s"], None],
+            0,
+            "full_attention",
+        ],
         ["BlockRemoved", [6], "CPU", 0],
         ["AllBlocksCleared"],
     ]
