@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from tests.unit.epp.plugins.builders import request
 
 from heliotrope.cache.session_key import IdentitySource, SessionKeys
@@ -12,7 +13,8 @@ from heliotrope_epp.parsers.session_hints import SessionHints
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.sessions import tracker as module
 from heliotrope_epp.plugins.sessions.identity import Named, Scope
-from heliotrope_epp.plugins.sessions.tracker import SessionTracker
+from heliotrope_epp.plugins.sessions.tracker import SessionTracker, history_of
+from heliotrope_epp.transport.interface import Cause, Report
 
 PROMPT = b"user\n" + b"Rome " * 500
 RULES = SessionRules(forget_after_seconds=600.0)
@@ -174,3 +176,22 @@ def test_what_named_turns_is_counted_and_names_are_not_kept() -> None:
     assert counts.turns_total == {IdentitySource.HEADER: 1, IdentitySource.PREFIX: 1, "none": 1}
     assert counts.refused_names_total == 1
     assert "'s'" not in repr(bench.ask("s"))
+
+
+def ended(status: int | None = 200, *, first_s: float | None = 1.0, cause: Cause = Cause.COMPLETE) -> Report:
+    return Report(status, {}, None, 1, 10, 0.0, 0.1, first_s, first_s, 2.0, b"", cause)
+
+
+@pytest.mark.parametrize(
+    ("report", "output_tokens", "cached"),
+    [
+        (ended(), 30, 1030),
+        (ended(), None, 1200),
+        (ended(cause=Cause.DISCONNECTED), None, 1000),
+        (ended(first_s=None), None, None),
+        (ended(500), None, None),
+        (ended(None, first_s=None, cause=Cause.DISCONNECTED), None, None),
+    ],
+)
+def test_what_a_turn_leaves_in_the_cache(report: Report, output_tokens: int | None, cached: int | None) -> None:
+    assert history_of(request(), report, output_tokens) == cached
