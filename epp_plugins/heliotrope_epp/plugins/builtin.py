@@ -19,6 +19,7 @@ from heliotrope_epp.plugins.filters.label_selector import (
 from heliotrope_epp.plugins.kinds import PluginKind, Stability
 from heliotrope_epp.plugins.parameters import NoParameters
 from heliotrope_epp.plugins.pickers.carbon import CARBON_PICKER, CarbonPicker
+from heliotrope_epp.plugins.pickers.kv_links import CarbonPickerParameters
 from heliotrope_epp.plugins.pickers.max_score import MAX_SCORE_PICKER, MaxScorePicker
 from heliotrope_epp.plugins.pickers.random_choice import RANDOM_PICKER, RandomPicker
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters
@@ -142,9 +143,9 @@ def _pickers(registry: PluginRegistry) -> None:
     registry.register(
         CARBON_PICKER,
         kind,
-        PickerParameters,
+        CarbonPickerParameters,
         lambda parameters, context: CarbonPicker(
-            parameters, context.carbon, context.random, context.models, gate=context.gate
+            parameters, context.carbon, context.random, context.models, links=parameters.links, gate=context.gate
         ),
         beta,
         requires=(APPROX_PREFIX_CACHE_PRODUCER,),
