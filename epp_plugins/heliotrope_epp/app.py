@@ -52,6 +52,7 @@ from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.plugins.producers.precise_prefix_cache import PrecisePrefixCacheProducer
 from heliotrope_epp.plugins.retention import RetentionAdvisor
 from heliotrope_epp.plugins.sessions.gate_file import NO_GATE, load_gate
+from heliotrope_epp.plugins.sessions.kv_events import SessionSink
 from heliotrope_epp.plugins.sessions.settings import SessionSettings
 from heliotrope_epp.plugins.sessions.tracker import SessionTracker
 from heliotrope_epp.settings import EppSettings
@@ -384,7 +385,8 @@ class Picker:
         started = []
         for producer in self._pipeline.producers:
             if isinstance(producer, PrecisePrefixCacheProducer) and producer.events is not None:
-                subscriber = KvEventSubscriber(producer.events, producer, port_of=kv_event_ports)
+                sink = producer if self._sessions is None else SessionSink(producer, self._sessions)
+                subscriber = KvEventSubscriber(producer.events, sink, port_of=kv_event_ports)
                 await stack.enter_async_context(subscriber)
                 self._store.listen(subscriber)
                 started.append(subscriber)
