@@ -9,8 +9,8 @@ say what is not linear, which they need far fewer of for.
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from heliotrope.nonnegative import nonnegative
 from heliotrope.predict.features import FloatColumn, Matrix, column_of
 from heliotrope.predict.targets import REQUESTS, Target
 
@@ -97,32 +97,8 @@ def _robust_fit(terms: Matrix, sums: FloatColumn, labels: FloatColumn, rounds: i
 
 
 def non_negative_fit(matrix: Matrix, observed: FloatColumn) -> FloatColumn:
-    """The x ≥ 0 with the smallest |matrix · x - observed|; columns may differ by orders of magnitude.
-
-    Lawson and Hanson, Solving Least Squares Problems (1974), chapter 23, on the normal equations.
-    """
+    """The x ≥ 0 with the smallest |matrix · x - observed|; columns may differ by orders of magnitude."""
     scale = np.sqrt((matrix**2).sum(axis=0))
     scale[scale == 0.0] = 1.0
-    scaled = matrix / scale
-    gram, right = scaled.T @ scaled, scaled.T @ observed
-    n = len(right)
-    tolerance = 1e-9 * max(float(np.abs(right).max(initial=0.0)), 1e-300)
-    x = np.zeros(n)
-    free = np.zeros(n, dtype=np.bool_)
-    for _ in range(3 * n):
-        slope = np.where(free, -np.inf, right - gram @ x)
-        if not slope.max() > tolerance:
-            break
-        free[int(slope.argmax())] = True
-        while True:
-            trial = np.zeros(n)
-            trial[free] = np.linalg.lstsq(gram[np.ix_(free, free)], right[free], rcond=None)[0]
-            below: NDArray[np.bool_] = free & (trial <= 0.0)
-            if not below.any():
-                x = trial
-                break
-            step = float((x[below] / (x[below] - trial[below])).min())
-            x = np.maximum(x + step * (trial - x), 0.0)
-            free &= x > 0.0
-    fitted: FloatColumn = x / scale
+    fitted: FloatColumn = nonnegative(matrix / scale, observed) / scale
     return fitted
