@@ -290,3 +290,29 @@ async def test_at_the_start_everything_must_be_good(folder: Path, damage: Callab
         await asyncio.wait_for(FolderSource(folder).run(published.append), 5)
 
     assert published == []
+
+
+async def test_a_policy_that_turns_bad_stays_as_it_was_until_it_is_mended_or_deleted(folder: Path) -> None:
+    file = folder / "policy.yaml"
+    file.write_text(policy("green"))
+
+    def promises() -> list[float]:
+        return [each.spec.slo.ttft.total_seconds() for each in seen.all[-1].policies]
+
+    async with watching(FolderSource(folder, rescan_s=RESCAN_S)) as seen:
+        replace(file, policy("green", ttft="soon"))
+        await seen.until(lambda: bool(seen.problems))
+        assert promises() == [0.5]
+        assert list(seen.all[-1].outdated_policies) == ["default/green"]
+        assert "spec.slo.ttft" in seen.all[-1].outdated_policies["default/green"]
+
+        replace(file, policy("green", ttft="700ms"))
+        await seen.until(lambda: promises() == [0.7])
+        assert not seen.all[-1].outdated_policies
+
+        replace(file, "{")
+        await seen.until(lambda: bool(seen.problems))
+        assert promises() == [0.7]
+        file.unlink()
+        await seen.until(lambda: promises() == [])
+        assert (seen.problems, dict(seen.all[-1].outdated_policies)) == ((), {})
