@@ -70,7 +70,7 @@ def write_terms(law: int, row: FloatColumn, terms: FloatColumn) -> float:
         terms[4] = row[_WAITING_TOKENS] + uncached
         terms[5] = row[_WAITING] + 1.0
         terms[6] = row[_SQUARED] + uncached * uncached
-        return elapsed
+        return float(elapsed)
     batch = row[_BATCH]
     if law == _TPOT:
         terms[0] = 1.0
