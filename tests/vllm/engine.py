@@ -1,6 +1,7 @@
 """A real vLLM on this CPU, as a child process that never outlives the test run."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tests.support.controlplane import free_ports
 MODEL = "tiny"
 MAX_MODEL_LEN = 2048
 MAX_NUM_SEQS = 16
+KV_TOPIC = "kv@pod1@tiny"
 START_SECONDS = 1_200.0
 """A minute on two idle cores; a machine that is busy with something else takes ten times as long."""
 STOP_SECONDS = 60.0
@@ -35,10 +37,12 @@ class EngineStartError(RuntimeError):
 class RealEngine:
     """A vLLM that takes requests."""
 
-    def __init__(self, guard: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    def __init__(self, guard: subprocess.Popen[bytes], port: int, log: Path, replay_endpoint: str) -> None:
         self._guard = guard
         self._log = log
         self.port = port
+        self.replay_endpoint = replay_endpoint
+        """Where its KV events can be asked for."""
         self.url = f"http://127.0.0.1:{port}"
 
     @classmethod
@@ -59,18 +63,25 @@ class RealEngine:
         )
         (port,) = free_ports(1)
         log = folder / "vllm.log"
+        replay_endpoint = f"ipc://{folder / 'replay'}"
+        kv_events = {
+            "enable_kv_cache_events": True,
+            "endpoint": f"ipc://{folder / 'events'}",
+            "replay_endpoint": replay_endpoint,
+            "topic": KV_TOPIC,
+        }
         say(f"starting vLLM; its log is {log}")
         started = time.monotonic()
         with log.open("wb") as file:
             guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_HERE / "guard.py"), *_command(python, model, port)],
+                [sys.executable, "-I", "-S", str(_HERE / "guard.py"), *_command(python, model, port, kv_events)],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
                 env=_environment(folder),
                 start_new_session=True,
             )
-        engine = cls(guard, port, log)
+        engine = cls(guard, port, log, replay_endpoint)
         try:
             engine._wait_ready(started + START_SECONDS)
         except BaseException:
@@ -100,7 +111,7 @@ class RealEngine:
         return f"its log ends:\n{self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors='replace')}"
 
 
-def _command(python: Path, model: Path, port: int) -> list[str]:
+def _command(python: Path, model: Path, port: int, kv_events: dict[str, object]) -> list[str]:
     return [
         *(str(python), "-m", "vllm.entrypoints.cli.main", "serve", str(model)),
         *("--served-model-name", MODEL),
@@ -109,6 +120,7 @@ def _command(python: Path, model: Path, port: int) -> list[str]:
         *("--port", str(port)),
         *("--max-model-len", str(MAX_MODEL_LEN)),
         *("--max-num-seqs", str(MAX_NUM_SEQS)),
+        *("--kv-events-config", json.dumps(kv_events)),
         "--enforce-eager",
         "--enable-prefix-caching",
         "--enable-prompt-tokens-details",

@@ -20,16 +20,11 @@ vllm:b_total{model_name="m"} 1.0
 # TYPE vllm:b_created gauge
 vllm:b_created{model_name="m"} 1.0
 """
-# What the emulator has no use for: estimates of FLOPs and bytes, caches of images, other tiers of KV memory, and the
-# distributions of request parameters.
+# What the emulator has no use for: estimates of FLOPs and bytes, and the distributions of request parameters.
 NOT_EMULATED = {
     "vllm:estimated_flops_per_gpu",
     "vllm:estimated_read_bytes_per_gpu",
     "vllm:estimated_write_bytes_per_gpu",
-    "vllm:external_prefix_cache_hits",
-    "vllm:external_prefix_cache_queries",
-    "vllm:mm_cache_hits",
-    "vllm:mm_cache_queries",
     "vllm:request_max_num_generation_tokens",
     "vllm:request_num_preemptions",
     "vllm:request_params_max_tokens",
