@@ -102,7 +102,14 @@ class Sessions:
         )
 
     def routed(
-        self, key: bytes, endpoint: str, now_s: float, forget_after_seconds: float, known_as: bytes | None = None
+        self,
+        key: bytes,
+        endpoint: str,
+        now_s: float,
+        forget_after_seconds: float,
+        known_as: bytes | None = None,
+        *,
+        begins: bool = False,
     ) -> None:
         """A turn was sent to an endpoint.
 
@@ -112,8 +119,9 @@ class Sessions:
             now_s: when.
             forget_after_seconds: as for `find`; the longest silent sessions go by it.
             known_as: its key until now, if that is another one.
+            begins: this is a first turn, whatever was known under its key.
         """
-        row = self._taken(key, known_as)
+        row = None if begins else self._taken(key, known_as)
         if row is None or self._silent(row, now_s, forget_after_seconds):
             row = Row()
         gap_s = now_s - row.ended_s

@@ -26,6 +26,8 @@ class Identity:
     key: bytes = field(repr=False)
     known_as: bytes | None = field(default=None, repr=False)
     """The key that the session had until now, if this turn changes it."""
+    begins: bool = False
+    """Its history says that this is a first turn: equal first prompts of strangers are no session."""
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +106,6 @@ def _by_prefix(named: Named, keys: SessionKeys, user: str) -> Identity | None:
     key = named.scope.key(keys, source, who + xxh3_128_digest(named.prompt))
     before = named.hints.previous_prompt_bytes
     if before == 0:
-        return Identity(source, key)
+        return Identity(source, key, begins=True)
     earlier = xxh3_128_digest(memoryview(named.prompt)[:before])
     return Identity(source, key, named.scope.key(keys, source, who + earlier))

@@ -56,6 +56,8 @@ class SessionTracker:
         self._turns["none" if identity is None else identity.source.value] += 1
         if identity is None:
             return None
+        if identity.begins:
+            return SessionTurn(identity)
         now_s = self._clock.monotonic()
         view = self._sessions.find(identity.key, now_s, rules.forget_after_seconds)
         if view is None and identity.known_as is not None:
@@ -66,8 +68,8 @@ class SessionTracker:
         """A request was sent to this endpoint."""
         rules, turn = self._rules(), request.session
         if rules is not None and turn is not None:
-            key, known_as = turn.identity.key, turn.identity.known_as
-            self._sessions.routed(key, endpoint, self._clock.monotonic(), rules.forget_after_seconds, known_as)
+            i, now_s = turn.identity, self._clock.monotonic()
+            self._sessions.routed(i.key, endpoint, now_s, rules.forget_after_seconds, i.known_as, begins=i.begins)
 
     def ended(self, request: LlmRequest, endpoint: str, history_tokens: int | None, tail: bytes) -> None:
         """A request ended.

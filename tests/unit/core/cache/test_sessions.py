@@ -49,11 +49,13 @@ class AgainstModel(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
 
-    @rule(key=KEYS, endpoint=ENDPOINTS, known_as=st.none() | KEYS)
-    def route(self, key: bytes, endpoint: str, known_as: bytes | None) -> None:
-        self.sessions.routed(key, endpoint, self.now_s, FORGET_S, known_as)
+    @rule(key=KEYS, endpoint=ENDPOINTS, known_as=st.none() | KEYS, begins=st.booleans())
+    def route(self, key: bytes, endpoint: str, known_as: bytes | None, begins: bool) -> None:
+        self.sessions.routed(key, endpoint, self.now_s, FORGET_S, known_as, begins=begins)
         known = self.model.pop(key, None)
-        if known is None and known_as is not None:
+        if begins:
+            known = None
+        elif known is None and known_as is not None:
             known = self.model.pop(known_as, None)
         self.born.setdefault(endpoint, len(self.born) + len(self.emptied) * 1000)
         here = (endpoint, self.born[endpoint])

@@ -85,6 +85,7 @@ def test_a_resent_history_leads_back_to_the_turn_before() -> None:
         first = of(named(TURN_1, user=user))
         second = of(named(TURN_2, user=user, before=len(TURN_1)))
         assert first.known_as is None
+        assert (first.begins, second.begins) == (True, False)
         assert second.known_as == first.key
         assert second.key != first.key
     assert of(named(TURN_2, user="ben", before=len(TURN_1))).known_as != of(named(TURN_1, user="anna")).key
@@ -119,4 +120,4 @@ def test_without_a_text_and_a_name_nothing_tells() -> None:
 def test_names_and_keys_are_not_written() -> None:
     request = named(headers={"x-session-id": "secret-name"}, user="secret-name", salt="secret-name")
     assert "secret-name" not in repr(request)
-    assert repr(of(request)) == "Identity(source=<IdentitySource.HEADER: 'header'>)"
+    assert repr(of(request)) == "Identity(source=<IdentitySource.HEADER: 'header'>, begins=False)"

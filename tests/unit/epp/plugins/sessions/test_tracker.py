@@ -75,6 +75,18 @@ def test_an_unnamed_chat_is_followed_by_its_history() -> None:
     assert bench.tracker.counts().sessions.sessions == 1, "the session took its new key and left the old one"
 
 
+def test_strangers_whose_first_prompts_are_equal_are_no_session() -> None:
+    bench = Bench()
+    for endpoint in ("a", "b", "c"):
+        first = bench.ask()
+        assert previous(first) is None
+        bench.serve(first, endpoint)
+    second = bench.ask(prompt=PROMPT + b"\nassistant\nYes.\nuser\nMore.", before=len(PROMPT))
+    assert second.session is not None
+    assert second.session.view is not None
+    assert (second.session.view.turns, second.session.view.previous_endpoint) == (1, "c")
+
+
 def test_two_chats_that_begin_alike_are_two_sessions() -> None:
     bench = Bench()
     bench.serve(bench.ask("one"), "a")
