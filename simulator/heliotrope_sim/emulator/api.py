@@ -131,12 +131,16 @@ class OpenAIApi:
         prompt = body.prompt(self._visual)
         if self._driver.config.role is Role.ENCODE:
             return await self._encode(transport, body, prompt, identity)
-        fixed_tokens = body.fixed_tokens(request.headers.get(OUTPUT_TOKENS_HEADER))
-        answer = self._intake.plan(body, prompt, fixed_tokens)
-        cut_after_tokens = await self._suffer(self._faults.strike())
-        self._driver.admit()
         if body.stream and request.version < HttpVersion11:
             raise ApiError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "Streams need HTTP/1.1.")
+        fixed_tokens = body.fixed_tokens(request.headers.get(OUTPUT_TOKENS_HEADER))
+        try:
+            answer = self._intake.plan(body, prompt, fixed_tokens)
+            cut_after_tokens = await self._suffer(self._faults.strike())
+            self._driver.admit()
+        except ApiError:
+            self._intake.decline(body, identity.response_id)
+            raise
         engine_request, pull = await self._intake.request(body, prompt, answer, identity.response_id)
         generation = Generation(
             request=engine_request,

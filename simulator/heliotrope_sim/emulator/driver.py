@@ -353,6 +353,14 @@ class EngineDriver:
         )
 
     def _remember(self, finished: FinishedRequest) -> None:
+        earlier = self.finished.get(finished.response_id)
+        if earlier is not None and earlier.finish_reason == SENT:
+            # It sent what it had cached to the prefiller of a request that came back to it.
+            finished = replace(
+                finished,
+                joules=finished.joules + earlier.joules,
+                sent_joules=finished.sent_joules + earlier.sent_joules,
+            )
         self.finished[finished.response_id] = finished
         if len(self.finished) > self.FINISHED_LIMIT:
             self.finished.popitem(last=False)

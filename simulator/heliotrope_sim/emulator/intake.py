@@ -114,6 +114,11 @@ class Intake:
         )
         return request, pull
 
+    def decline(self, body: GenerationRequest, reader: str) -> None:
+        """Tell whoever holds KV for a request that is not served."""
+        if self._transfer is not None:
+            self._transfer.pulls.decline(read_kv(body.kv_transfer_params), reader)
+
     async def _images(
         self, body: GenerationRequest, prompt: Prompt, hashes: Sequence[int], reader: str
     ) -> list[ImageInput]:

@@ -12,13 +12,12 @@ from heliotrope_sim.sidecar import bodies
 from heliotrope_sim.sidecar.config import ECConnector, SidecarConfig
 from heliotrope_sim.sidecar.errors import SidecarError, invalid_json, unreachable
 from heliotrope_sim.sidecar.routes import Route, route
-from heliotrope_sim.sidecar.upstream import Upstreams, Whole, forwarded
+from heliotrope_sim.sidecar.upstream import REQUEST_ID, Headers, Upstreams, Whole, forwarded, steered
 
 logger = logging.getLogger(__name__)
 
 CHAT_PATH = "/v1/chat/completions"
 GENERATION_PATHS = (CHAT_PATH, "/v1/completions")
-REQUEST_ID = "x-request-id"
 
 
 class Proxy:
@@ -75,7 +74,7 @@ class Proxy:
         return await self._decoded(request, bodies.decode(body, asked), request_id, bodies.cached_tokens(asked))
 
     async def _prefilled(self, request: web.Request, prefiller: str, body: bodies.Body, request_id: str) -> Whole:
-        headers, data = forwarded(request.headers, request_id), _dumped(body)
+        headers, data = steered(request.headers, request_id), _dumped(body)
         attempt = 0
         while True:
             answer = await self._upstreams.whole("prefill", prefiller, request.path, headers, data)
@@ -91,7 +90,7 @@ class Proxy:
             SidecarError: 502 if one of them fails; the others are given up.
         """
         parts = bodies.multimodal_parts(body)
-        headers = [("Content-Type", "application/json")]
+        headers = [("Content-Type", "application/json"), ("accept-encoding", "identity")]
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -111,7 +110,7 @@ class Proxy:
         merged = {key: value for task in tasks for key, value in task.result().items()}
         return {bodies.EC_PARAMS: merged} if merged else {}
 
-    async def _primed(self, encoder: str, headers: list[tuple[str, str]], body: bytes) -> dict[str, Any]:
+    async def _primed(self, encoder: str, headers: Headers, body: bytes) -> dict[str, Any]:
         answer = await self._upstreams.whole("encode", encoder, CHAT_PATH, headers, body)
         if answer.failed:
             raise unreachable("encode", f"{encoder} answered with status {answer.status}")
@@ -121,7 +120,7 @@ class Proxy:
     async def _decoded(
         self, request: web.Request, body: bodies.Body, request_id: str, cached: int | None
     ) -> web.StreamResponse:
-        return await self._upstreams.through(request, forwarded(request.headers, request_id), _dumped(body), cached)
+        return await self._upstreams.through(request, steered(request.headers, request_id), _dumped(body), cached)
 
 
 def _first(failures: ExceptionGroup[SidecarError]) -> SidecarError:

@@ -20,6 +20,8 @@ _HOP_BY_HOP = frozenset(
 )  # fmt: skip
 _RETRYABLE = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
 
+REQUEST_ID = "x-request-id"
+
 Headers = list[tuple[str, str]]
 
 
@@ -46,12 +48,15 @@ class Whole:
         return web.Response(status=self.status, body=self.body, headers=self.headers)
 
 
-def forwarded(headers: Mapping[str, str], request_id: str | None = None) -> Headers:
-    """The headers of a request that another engine gets too."""
-    kept = [(k, v) for k, v in headers.items() if k.lower() not in _HOP_BY_HOP | ROUTING_HEADERS]
-    if request_id is None:
-        return kept
-    return [(k, v) for k, v in kept if k.lower() != "x-request-id"] + [("x-request-id", request_id)]
+def forwarded(headers: Mapping[str, str]) -> Headers:
+    """The headers of a request that goes to the engine as it is."""
+    return [(k, v) for k, v in headers.items() if k.lower() not in _HOP_BY_HOP | ROUTING_HEADERS]
+
+
+def steered(headers: Mapping[str, str], request_id: str) -> Headers:
+    """The headers of one of the requests that are made of a client's; their answers are read, so not compressed."""
+    kept = [(k, v) for k, v in forwarded(headers) if k.lower() not in ("accept-encoding", REQUEST_ID)]
+    return [*kept, ("accept-encoding", "identity"), (REQUEST_ID, request_id)]
 
 
 class Upstreams:

@@ -34,6 +34,9 @@ async def serve(model: EngineModel) -> AsyncIterator[Serve]:
 
         async def start(name: str = "d", **settings: Any) -> ServedEngine:
             chosen = settings.pop("engine_model", model)
+            if "kv_transfer" in settings:
+                # A minute on the wall: a machine that stands still for a moment ends no lease.
+                settings["kv_transfer"] = {"kv_lease_duration": 3000} | settings["kv_transfer"]
             config = EngineConfig.model_validate({"name": name, "profile": PROFILE, "time_scale": 50} | settings)
             emulator = Emulator(EmulatorConfig(engines=(config,)), models={config.name: chosen})
             await stack.enter_async_context(emulator)

@@ -1,6 +1,7 @@
 """Prefill here, decode there: the same answer, with the transfer in its time and its joules on both sides."""
 
 import asyncio
+import random
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -27,6 +28,7 @@ SLOW_LINK = {
     "sender_joules_per_bit": 2e-9,
     "receiver_joules_per_bit": 1e-9,
 }
+QUICK_LINK = SLOW_LINK | {"bytes_per_second": 32_768_000_000.0, "latency_seconds": 0.05}
 SLOW: dict[str, Any] = {"links": {"region": SLOW_LINK}}
 BYTES_PER_TOKEN = 327_680
 
@@ -131,7 +133,11 @@ async def test_many_pull_at_once_and_nothing_is_left(serve: Serve, front: Front)
 async def test_a_prefiller_that_loses_its_memory_during_the_transfer(
     serve: Serve, front: Front, policy: str, stream: bool
 ) -> None:
-    endless = {"links": {"region": SLOW_LINK | {"latency_seconds": 10_000.0}}, "kv_load_failure_policy": policy}
+    endless = {
+        "links": {"region": SLOW_LINK | {"latency_seconds": 10_000.0}},
+        "kv_load_failure_policy": policy,
+        "kv_lease_duration": 60,
+    }
     prefiller, decoder = await serve("p", kv_transfer=endless), await serve("d", kv_transfer=endless)
     sidecar = await front(decoder.url)
     asked = asyncio.create_task(
@@ -154,19 +160,66 @@ async def test_a_prefiller_that_loses_its_memory_during_the_transfer(
 
 
 async def test_a_client_that_leaves_during_the_transfer_frees_both_engines(serve: Serve, front: Front) -> None:
-    endless = SLOW | {"links": {"region": SLOW_LINK | {"latency_seconds": 10_000.0}}}
+    endless = {"links": {"region": SLOW_LINK | {"latency_seconds": 10_000.0}}, "kv_lease_duration": 150}
     prefiller, decoder = await serve("p", kv_transfer=endless), await serve("d", kv_transfer=endless)
     sidecar = await front(decoder.url)
     asked = asyncio.create_task(sidecar.post("/v1/chat/completions", json=BODY, headers=via(prefiller)))
     await until(lambda: decoder.driver.engine.num_loading == 1)
     assert prefiller.driver.engine.num_held == 1
-    # Leases are renewed: a minute of engine time is twice the lease.
-    now = decoder.driver.clock.now_ns()
-    await until(lambda: decoder.driver.clock.now_ns() > now + 60 * 10**9)
-    assert prefiller.driver.engine.num_held == 1
+    # The reader gives signs of itself.
+    deadline = prefiller.driver.engine.next_work_ns
+    assert deadline is not None
+    await until(lambda: (prefiller.driver.engine.next_work_ns or 0) > deadline)
     asked.cancel()
     await until(lambda: used_blocks(prefiller) == used_blocks(decoder) == 0)
     assert prefiller.driver.engine.external.expired_holds == 0
+
+
+async def test_a_decoder_that_refuses_a_request_frees_its_prefiller(serve: Serve, front: Front) -> None:
+    prefiller, decoder = await serve("p", kv_transfer={}), await serve("d", kv_transfer={})
+    sidecar = await front(decoder.url)
+    await sidecar.post("/emulator/v1/faults", json={"kind": "error", "status": 503, "count": 1})
+    answer = await sidecar.post("/v1/chat/completions", json=BODY, headers=via(prefiller))
+    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "Injected fault")
+    await until(lambda: prefiller.driver.engine.num_held == used_blocks(prefiller) == 0)
+    assert prefiller.driver.engine.external.expired_holds == 0
+
+
+@pytest.mark.slow
+async def test_whatever_clients_do_nothing_is_left_and_no_joule_is_lost(serve: Serve, front: Front) -> None:
+    # Of prefills whose client has left, long enough for a machine that is slow.
+    transfer = {"links": {"region": QUICK_LINK}, "kv_lease_duration": 300}
+    engines = {name: await serve(name, kv_transfer=transfer) for name in ("p0", "p1", "d0", "d1")}
+    sidecars = [await front(engines[name].url, enable_p2p_pull=True) for name in ("d0", "d1")]
+    rng = random.Random(7)
+
+    async def ask(index: int) -> int | None:
+        body = BODY | {
+            "messages": [{"role": "user", "content": PROMPT[rng.randrange(3) :] * rng.randint(1, 4)}],
+            "max_tokens": rng.randint(1, 60),
+            "stream": rng.random() < 0.5,
+        }
+        headers = {"x-request-id": f"r{index}"}
+        if rng.random() < 0.8:
+            headers["x-prefiller-host-port"] = target(engines[rng.choice(("p0", "p1"))])
+        if rng.random() < 0.3:
+            headers["x-kv-cache-source-host-port"] = target(rng.choice(list(engines.values())))
+        await asyncio.sleep(rng.random() / 4)
+        asked = sidecars[index % 2].post("/v1/chat/completions", json=body, headers=headers)
+        try:
+            return (await asyncio.wait_for(asked, rng.choice((30, 30, 0.02, 0.1)))).status_code
+        except TimeoutError:
+            return None
+
+    statuses = await asyncio.gather(*(ask(i) for i in range(60)))
+    assert statuses.count(200) > 20
+    assert set(statuses) == {200, None}
+    await until(lambda: not any(e.driver.engine.in_flight for e in engines.values()))
+    await until(lambda: not any(e.driver.engine.num_held or used_blocks(e) for e in engines.values()))
+    ended = [e.driver.clock.now_ns() for e in engines.values()]
+    await until(lambda: all(e.driver.clock.now_ns() > t + 10**9 for e, t in zip(engines.values(), ended, strict=True)))
+    for engine in engines.values():
+        check_books(engine)
 
 
 async def test_blocks_that_nobody_reads_are_let_go_after_the_lease(serve: Serve, connect: Connect) -> None:

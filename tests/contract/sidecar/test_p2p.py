@@ -104,10 +104,20 @@ async def test_whoever_prefills_pulls(serve: Serve, front: Front) -> None:
     await until(lambda: sum(e.driver.engine.num_held for e in (owner, prefiller)) == 0)
     for engine in (owner, prefiller, decoder):
         check_books(engine)
+    # What the decoder has cached helps the prefiller too; both parts are in the decoder's one record.
+    other = [{"role": "user", "content": PROMPT.replace("sun", "moo")}]
+    await (await front(decoder.url)).post("/v1/chat/completions", json=BODY | {"messages": other})
+    back = source(decoder, "back") | {"x-prefiller-host-port": target(prefiller)}
+    answer = await sidecar.post("/v1/chat/completions", json=BODY | {"messages": other}, headers=back)
+    assert prefiller.driver.engine.external.hits[KvSource.P2P] == 2 * 143
+    await until(lambda: sum(e.driver.engine.num_held for e in (prefiller, decoder)) == 0)
+    record = decoder.driver.finished[answer.json()["id"]]
+    assert (record.finish_reason, record.sent_joules) == ("length", pytest.approx(2e-9 * 144 * BYTES_PER_TOKEN * 8))
+    check_books(decoder)
     # To its own cache nobody is sent.
     own = source(prefiller) | {"x-prefiller-host-port": target(prefiller)}
     assert (await sidecar.post("/v1/chat/completions", json=BODY, headers=own)).status_code == 200
-    assert sum(prefiller.driver.engine.external.loads.values()) == 1
+    assert sum(prefiller.driver.engine.external.loads.values()) == 2
 
 
 async def test_a_source_that_has_nothing_or_is_not_there_costs_nothing(serve: Serve, front: Front, nobody: str) -> None:

@@ -4,8 +4,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import aiohttp
-
 from heliotrope.cache.links import Place
 from heliotrope_sim.emulator.config import EngineConfig
 from heliotrope_sim.emulator.driver import EngineDriver
@@ -38,11 +36,10 @@ class TransferNode:
         place = Place(transfer.node, transfer.rack, config.region)
         engine_id = transfer.engine_id or str(uuid.uuid4())
         width = None if config.encoder is None else config.encoder.bytes_per_token
-        session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar())
         return cls(
             config=transfer,
             source=KvSourceService(driver, transfer, engine_id, place),
-            pulls=Puller(driver, transfer, place, session, width),
+            pulls=Puller(driver, transfer, place, width),
             peer=Peer(transfer.advertised_host or config.host, port),
             tensor_parallel=driver.engine.model.tensor_parallel,
             embedding_bytes_per_token=width,

@@ -4,11 +4,6 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import TypeVar
-
-import aiohttp
-from pydantic import BaseModel, ValidationError
 
 from heliotrope.cache.links import Link, Place
 from heliotrope.units import BITS_PER_BYTE
@@ -16,6 +11,7 @@ from heliotrope_sim.emulator.driver import EngineDriver
 from heliotrope_sim.emulator.errors import load_failed
 from heliotrope_sim.emulator.generation import Generation
 from heliotrope_sim.emulator.transfer import wire
+from heliotrope_sim.emulator.transfer.client import PeerClient, PullError
 from heliotrope_sim.emulator.transfer.config import KvTransferConfig, LoadFailurePolicy
 from heliotrope_sim.emulator.transfer.counts import FailureReason, TransferCounts
 from heliotrope_sim.emulator.transfer.params import KvTransfer, Peer, RemotePrefill
@@ -27,16 +23,6 @@ logger = logging.getLogger(__name__)
 CLOSE_SECONDS = 0.2
 # A reader gives a sign of itself this often in the time that it is granted.
 SIGNS_PER_LEASE = 3
-
-Answer = TypeVar("Answer", bound=BaseModel)
-
-
-class PullError(Exception):
-    """Another engine does not give what was asked for."""
-
-    def __init__(self, reason: FailureReason, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +46,6 @@ class Puller:
         driver: the engine.
         config: its links and policies.
         place: where it is.
-        session: connections to other engines.
         embedding_bytes_per_token: of its model; None: it takes no images.
     """
 
@@ -69,7 +54,6 @@ class Puller:
         driver: EngineDriver,
         config: KvTransferConfig,
         place: Place,
-        session: aiohttp.ClientSession,
         embedding_bytes_per_token: int | None,
     ) -> None:
         self.counts = TransferCounts()
@@ -77,7 +61,7 @@ class Puller:
         self._config = config
         self._place = place
         self._location = wire.Location(node=place.node, rack=place.rack, region=place.region)
-        self._session = session
+        self._client = PeerClient(config.handshake_timeout_seconds)
         self._embedding_bytes_per_token = embedding_bytes_per_token
         model = driver.engine.model
         self._layout = wire.Layout(
@@ -121,6 +105,12 @@ class Puller:
         assert generation.kv_settled is not None
         self._start(self._follow(pull, generation, generation.kv_settled))
 
+    def decline(self, transfer: KvTransfer, reader: str) -> None:
+        """Tell a prefiller that nobody will read what it holds for a request that is not served."""
+        held = transfer.remote_prefill
+        if held is not None and self._config.consumes:
+            self._start(self._release_hold(held.peer, held.request_id, reader, 0))
+
     def let_go(self, pull: Pull) -> None:
         """Tell the source that nothing will be read."""
         self._start(self._release(pull, 0))
@@ -162,7 +152,7 @@ class Puller:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._session.close()
+        await self._client.close()
 
     async def _prefilled(
         self, prefill: RemotePrefill, prompt_tokens: int, cached: int, hashes: Sequence[int], reader: str
@@ -175,10 +165,10 @@ class Puller:
             last_block=hashes[-1] if hashes else None,
         )
         try:
-            granted = await self._post(prefill.peer, wire.READ_PATH, request, wire.Granted)
+            granted = await self._client.post(prefill.peer, wire.READ_PATH, request, wire.Granted)
         except asyncio.CancelledError:
             # The client has gone; the prefiller need not hold on for nobody.
-            self._start(self._release_hold(prefill.peer, prefill.request_id, reader, 0))
+            self.decline(KvTransfer(remote_prefill=prefill), reader)
             raise
         tokens = min(granted.tokens, prompt_tokens, prefill.tokens or prompt_tokens)
         return self._arranged(prefill.peer, granted, tokens, cached, reader, required=True)
@@ -187,7 +177,7 @@ class Puller:
         if not hashes[cached // self._layout.block_size :]:
             return None
         request = wire.LookupRequest(layout=self._layout, blocks=list(hashes))
-        granted = await self._post(source, wire.LOOKUP_PATH, request, wire.Granted)
+        granted = await self._client.post(source, wire.LOOKUP_PATH, request, wire.Granted)
         tokens = min(granted.tokens, len(hashes) * self._layout.block_size)
         return self._arranged(source, granted, tokens, cached, reader, required=False)
 
@@ -231,7 +221,7 @@ class Puller:
     async def _renewed(self, pull: Pull, generation: Generation) -> bool:
         """Give a sign of life; False if the source has none to give back, and its KV is lost."""
         try:
-            await self._post(pull.peer, wire.RENEW_PATH, wire.RenewRequest(hold_id=pull.hold_id), wire.Done)
+            await self._client.post(pull.peer, wire.RENEW_PATH, wire.RenewRequest(hold_id=pull.hold_id), wire.Done)
         except PullError as error:
             self.counts.failed_notifications += 1
             if generation.kv_settled is not None and generation.kv_settled.done():
@@ -251,7 +241,7 @@ class Puller:
     async def _release_hold(self, peer: Peer, hold_id: str, reader: str, tokens: int) -> None:
         request = wire.ReleaseRequest(hold_id=hold_id, reader=reader, tokens=tokens, location=self._location)
         try:
-            await self._post(peer, wire.RELEASE_PATH, request, wire.Done)
+            await self._client.post(peer, wire.RELEASE_PATH, request, wire.Done)
         except PullError as error:
             self.counts.failed_notifications += 1
             logger.warning("a hold was not released: %s", error)
@@ -259,35 +249,10 @@ class Puller:
     async def _embeddings_of(self, peer: Peer, hashes: list[str], reader: str) -> wire.EmbeddingsGranted | None:
         try:
             request = wire.EmbeddingsRequest(mm_hashes=hashes, reader=reader, location=self._location)
-            return await self._post(peer, wire.EMBEDDINGS_PATH, request, wire.EmbeddingsGranted)
+            return await self._client.post(peer, wire.EMBEDDINGS_PATH, request, wire.EmbeddingsGranted)
         except PullError as error:
             logger.warning("embeddings do not come: %s", error)
             return None
-
-    async def _post(self, peer: Peer, path: str, request: BaseModel, kind: type[Answer]) -> Answer:
-        """Ask another engine.
-
-        Raises:
-            PullError: if it does not answer, refuses, or answers what it should not.
-        """
-        try:
-            async with self._session.post(
-                peer.url + path,
-                data=request.model_dump_json().encode(),
-                headers={"Content-Type": "application/json"},
-                timeout=aiohttp.ClientTimeout(total=self._config.handshake_timeout_seconds),
-                allow_redirects=False,
-            ) as answer:
-                body = await answer.content.read(wire.MAX_ANSWER_BYTES)
-                status = answer.status
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise PullError(FailureReason.UNREACHABLE, type(error).__name__) from None
-        if status != HTTPStatus.OK:
-            raise PullError(FailureReason.REFUSED, f"status {status}")
-        try:
-            return kind.model_validate_json(body)
-        except ValidationError:
-            raise PullError(FailureReason.REFUSED, "no answer of an engine") from None
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
