@@ -131,6 +131,22 @@ PROMPT_TOKENS = Attribute(
 CACHED_TOKENS = Attribute(
     "heliotrope.cached_tokens", "double", "tokens", "Believed to be cached at the endpoint.", "768.0"
 )
+KV_ACTION = Attribute(
+    "heliotrope.kv.action",
+    "string",
+    "",
+    "`LocalHit`, `RouteToOwner`, `PeerTransfer`, `OffloadReload` or `Recompute`.",
+    "PeerTransfer",
+)
+KV_SOURCE = Attribute(
+    "heliotrope.kv.source", "string", "", "The endpoint that blocks are pulled from.", "default/pod-b"
+)
+KV_TRANSFER_SECONDS = Attribute(
+    "heliotrope.kv.transfer_seconds", "double", "s", "Expected, of pulling or reloading blocks.", "0.13"
+)
+KV_TRANSFER_JOULES = Attribute(
+    "heliotrope.kv.transfer_joules", "double", "J", "Expected, of the network and both ends.", "9.0"
+)
 EXPECTED_OUTPUT_TOKENS = Attribute(
     "heliotrope.expected_output_tokens", "double", "tokens", "Expected length of the answer.", "131.5"
 )
@@ -247,7 +263,8 @@ ORCHESTRATION = SpanType(
         MODEL, REQUEST_ID, TARGET_MODEL, POLICY, ENFORCED, ARM, OUTCOME, DECIDED_BY, REASON, REJECTION, DROPPED_TERMS,
         SESSION_MOVEMENT, SESSION_BECAUSE, SESSION_TURNS, SESSION_PREVIOUS, SESSION_GATE_VALUE, SESSION_GATE_THRESHOLD,
         CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT,
-        PROMPT_TOKENS, CACHED_TOKENS, EXPECTED_OUTPUT_TOKENS, EXPECTED_JOULES, ATTRIBUTED_JOULES, INCREMENTAL_JOULES,
+        PROMPT_TOKENS, CACHED_TOKENS, KV_ACTION, KV_SOURCE, KV_TRANSFER_SECONDS, KV_TRANSFER_JOULES,
+        EXPECTED_OUTPUT_TOKENS, EXPECTED_JOULES, ATTRIBUTED_JOULES, INCREMENTAL_JOULES,
         ENERGY_ERROR, GRAMS, WATER, COST, EXPECTED_TTFT, EXPECTED_TPOT, EXPECTED_SERVICE, AVOIDED_JOULES,
         PUE, INTENSITY, SIGNAL_FRESHNESS, SIGNAL_TYPE, SIGNAL_FACTOR, SIGNAL_SOURCE, SIGNAL_AGE, SIGNAL_ESTIMATED,
     ),

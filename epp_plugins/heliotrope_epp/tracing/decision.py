@@ -144,13 +144,14 @@ class DecisionRecord:
                 a.DECODE_ENDPOINT: destination.endpoint,
                 a.CACHED_TOKENS: float(destination.cached_tokens),
             }
-            if facts is not None:
-                values[a.AVOIDED_JOULES] = _avoided_joules(facts.prompt_tokens, destination)
         if self.result is not None:
             values[a.REASON] = self.result.pick.reason or None
             if self.result.decision is not None:
                 values[a.ENFORCED] = self.result.enforced
                 values |= _of_decision(self.result.decision, destination)
+        cached = values.get(a.CACHED_TOKENS)
+        if facts is not None and destination is not None and isinstance(cached, float):
+            values[a.AVOIDED_JOULES] = _avoided_joules(facts.prompt_tokens, cached, destination)
         return values
 
 
@@ -165,12 +166,12 @@ def _picked(result: ProfileResult) -> Values:
     }
 
 
-def _avoided_joules(prompt_tokens: int, destination: Destination) -> float | None:
+def _avoided_joules(prompt_tokens: int, cached_tokens: float, destination: Destination) -> float | None:
     """What a prefill of the whole prompt would draw more than one of its uncached part."""
     if destination.engine is None:
         return None
     whole = float(prompt_tokens)
-    uncached = min(max(whole - destination.cached_tokens, 1.0), whole)
+    uncached = min(max(whole - cached_tokens, 1.0), whole)
     return float(destination.engine.prefill_joules(whole)) - float(destination.engine.prefill_joules(uncached))
 
 
@@ -190,6 +191,11 @@ def _of_decision(decision: Decision, destination: Destination | None) -> Values:
     if row is None:
         return values
     values |= {
+        a.CACHED_TOKENS: float(candidates.cached_tokens[row]),
+        a.KV_ACTION: candidates.kv_actions[row].value,
+        a.KV_SOURCE: candidates.kv_sources[row],
+        a.KV_TRANSFER_SECONDS: float(candidates.transfer_seconds[row]),
+        a.KV_TRANSFER_JOULES: float(candidates.transfer_joules[row]),
         a.EXPECTED_JOULES: float(e.energy_joules[row]),
         a.ATTRIBUTED_JOULES: float(e.attributed_joules[row]),
         a.INCREMENTAL_JOULES: float(e.incremental_joules[row]),

@@ -390,7 +390,7 @@ def everything() -> list[ReadableSpan]:
         if lost.ctx is not None:
             bench.director.done(lost.ctx, report(None, cause=Cause.DISCONNECTED))
         spans += bench.spans()
-    return spans + kept_session()
+    return spans + kept_session() + pulled()
 
 
 def kept_session() -> list[ReadableSpan]:
@@ -401,6 +401,30 @@ def kept_session() -> list[ReadableSpan]:
     bench.director.done(first.ctx, report(prompt=700, output=11, cached=16))
     bench.send(Gateway(chat()))
     return bench.spans()
+
+
+def pulled() -> list[ReadableSpan]:
+    """Two requests: one to the dirty endpoint, and one to the clean one beside it, which pulls its blocks."""
+    bench = Bench()
+    labels = {"heliotrope.io/kv-transfer": "p2p", "kubernetes.io/hostname": "node-1"}
+    for state in bench.store.states():
+        state.endpoint = replace(state.endpoint, labels=labels)
+    first = bench.send(Gateway(chat(), subset=("10.0.0.0:8000",)))
+    bench.director.done(first.ctx, report(prompt=700, output=11, cached=0))
+    bench.send(Gateway(chat()))
+    return bench.spans()
+
+
+def test_a_pull_says_from_where_and_what_it_costs() -> None:
+    first, second = [dict(span.attributes or {}) for span in pulled() if span.name == a.ORCHESTRATION.name]
+    assert first[a.KV_ACTION.name] == "Recompute"
+    assert a.KV_SOURCE.name not in first
+    assert second[a.ENDPOINT.name] == "ns/b"
+    assert second[a.KV_ACTION.name] == "PeerTransfer"
+    assert second[a.KV_SOURCE.name] == "ns/a"
+    assert second[a.KV_TRANSFER_JOULES.name] > 0.0  # type: ignore[operator]
+    assert second[a.CACHED_TOKENS.name] > 500.0  # type: ignore[operator]
+    assert second[a.AVOIDED_JOULES.name] > second[a.KV_TRANSFER_JOULES.name]  # type: ignore[operator]
 
 
 def test_a_kept_session_says_why() -> None:
