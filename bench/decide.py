@@ -38,7 +38,7 @@ from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.interface import LlmRequest
-from heliotrope_epp.plugins.pickers.chosen import chosen_row
+from heliotrope_epp.plugins.pickers.chosen import ChosenRows
 from heliotrope_epp.plugins.pipeline import Pipeline
 
 START_UNIX_S = 1_700_000_000.0
@@ -192,13 +192,14 @@ def measure(pool: Pool, decisions: int) -> dict[str, float]:
 def measure_undecided(pool: Pool, decisions: int) -> dict[str, float]:
     """CPU microseconds of the features of one chosen endpoint, which a picker that learns makes without a policy."""
     regions = {name: region(name, value) for name, value in REGIONS.items()}
+    rows = ChosenRows()
     microseconds = []
     for _ in range(decisions):
         pool.advance()
         request = pool.request()
         result = pool.decide(request)
         started = time.thread_time_ns()
-        chosen_row(request, result.pick.options[0], regions, START_UNIX_S + pool.now_s)
+        rows.row(request, result.pick.options[0], regions, START_UNIX_S + pool.now_s)
         microseconds.append((time.thread_time_ns() - started) / 1e3)
         pool.follow(request, result)
     kept = microseconds[len(microseconds) // 10 :]

@@ -21,7 +21,7 @@ from heliotrope_epp.outcomes.meter import RequestMeter
 from heliotrope_epp.parsers import openai
 from heliotrope_epp.parsers.openai import ParsedBody
 from heliotrope_epp.plugins.interface import LlmRequest, Option
-from heliotrope_epp.plugins.pickers.chosen import chosen_row
+from heliotrope_epp.plugins.pickers.chosen import ChosenRows
 from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
 from heliotrope_epp.plugins.retention import RetentionAdvisor
 from heliotrope_epp.plugins.sessions.identity import Named, Scope
@@ -74,6 +74,7 @@ class Director:
         self._meter = meter
         self._clock = clock
         self._settings = settings
+        self._rows = ChosenRows() if settings.learning else None
         self._tracer = tracer
         self._sessions = sessions
         self._retention = retention
@@ -185,8 +186,8 @@ class Director:
                 self._sessions.routed(llm_request, chosen.key)
                 if self._retention is not None:
                     self._retention.turned(llm_request)
-            if self._settings.learning and ctx.features is None:
-                ctx.features = chosen_row(llm_request, chosen, self._store.regions(), now_unix_s)
+            if self._rows is not None and ctx.features is None:
+                ctx.features = self._rows.row(llm_request, chosen, self._store.regions(), now_unix_s)
         self._metrics.decided(result, ctx.region, self._clock.monotonic() - started_s)
         self._log_decision(llm_request, result)
 
