@@ -3,12 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.gates import trained_gate
 from tests.unit.core.decide.pools import NOW, POLICY, REQUEST, THREE, pool, region
 
+from heliotrope.cache.ccar import may_stay
 from heliotrope.cache.gate import OFF, Gate
 from heliotrope.cache.gate_features import FEATURE_NAMES
 from heliotrope.cache.session_rules import SessionMode, SessionRules
@@ -224,3 +226,9 @@ def test_whatever_comes_the_winner_is_the_proposal_or_the_feasible_previous_endp
         assert found.losses.count(Loss.SESSION) == 1
     else:
         assert found.losses == proposal.losses
+    if mode is SessionMode.LEARNED:
+        # The replays of context-is-not-free ask the same question in their own columns.
+        assert proposal.winner is not None
+        feasible = np.array([loss not in INFEASIBLE for loss in proposal.losses])
+        at = candidates.endpoints.index(previous) if previous in candidates.endpoints else -1
+        assert (found.winner != proposal.winner) == may_stay(proposal.winner, at, feasible, candidates.cached_tokens)
