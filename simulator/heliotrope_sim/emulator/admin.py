@@ -12,7 +12,7 @@ from heliotrope_sim.emulator.errors import ApiError, bad_request
 from heliotrope_sim.emulator.faults import Fault, FaultInjector
 from heliotrope_sim.emulator.kv_metrics import tier_blocks
 from heliotrope_sim.emulator.protocol import parse
-from heliotrope_sim.engine import SleepLevel
+from heliotrope_sim.engine import Encoder, SleepLevel
 from heliotrope_sim.engine.fixed_point import joules, seconds
 
 
@@ -116,6 +116,7 @@ class AdminApi:
         return {
             "name": driver.config.name,
             "region": driver.config.region,
+            "role": driver.config.role,
             "model": driver.served_model,
             "profile": engine.model.name,
             "accelerator": engine.model.accelerator,
@@ -127,6 +128,8 @@ class AdminApi:
             "sleep_level": engine.sleep_level,
             "running": engine.num_running,
             "waiting": engine.num_waiting,
+            "loading": engine.num_loading,
+            "held": engine.num_held,
             "queued_tokens": engine.queued_tokens,
             "kv_tokens": engine.kv_tokens,
             "kv_blocks": {
@@ -134,6 +137,7 @@ class AdminApi:
                 "used": engine.kv.used_blocks,
                 "cached": engine.kv.cached_blocks,
             },
+            "encoder": _encoder_state(engine.encoder),
             "tier_blocks": tier_blocks(engine),
             "kv_events": None if driver.events is None else driver.events.state(),
             "counters": {
@@ -155,3 +159,16 @@ class AdminApi:
             },
             "watts": engine.energy.watts(meter_ns),
         }
+
+
+def _encoder_state(encoder: Encoder | None) -> dict[str, Any] | None:
+    if encoder is None:
+        return None
+    return {
+        "cached_images": len(encoder.cache),
+        "cached_tokens": encoder.cache.used_tokens,
+        "encoded_images": encoder.encoded_images,
+        "encoded_tokens": encoder.encoded_tokens,
+        "encode_seconds": seconds(encoder.encoded_ns),
+        "loaded_images": encoder.loaded_images,
+    }

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from heliotrope.engine.model import EngineModel
 from heliotrope_sim.emulator import ServedEngine
@@ -110,6 +111,36 @@ async def test_the_transfer_takes_time_and_joules_on_both_sides(serve: Serve, fr
     assert sample(page, "vllm:nixl_num_failed_transfers_total") == 0
     async with httpx.AsyncClient(base_url=prefiller.url) as http:
         assert sample((await http.get("/metrics")).text, "heliotrope_emulator_sent_bytes_total") == bits / 8
+
+
+async def test_plain_completions_are_split_too(serve: Serve, front: Front) -> None:
+    prefiller, decoder = await serve("p", kv_transfer={}), await serve("d", kv_transfer={})
+    sidecar = await front(decoder.url)
+    body = {"prompt": PROMPT, "max_tokens": 20, "min_tokens": 3, "ignore_eos": True}
+    split = await sidecar.post("/v1/completions", json=body, headers=via(prefiller))
+    whole = await sidecar.post("/v1/completions", json=body | {"cache_salt": "own"})
+    assert split.json()["choices"] == whole.json()["choices"]
+    assert prefiller.driver.engine.counters.prefill_tokens == len(PROMPT) // 4
+    state = (await sidecar.get("/emulator/v1/state")).json()
+    assert (state["role"], state["loading"], state["held"], state["encoder"]) == ("generate", 0, 0, None)
+
+
+async def test_pages_are_read_by_prometheus_own_parser(serve: Serve, connect: Connect) -> None:
+    engine = await serve("e", kv_transfer={}, encoder={})
+    async with connect(engine.url) as http:
+        names = [family.name for family in text_string_to_metric_families((await http.get("/metrics")).text)]
+    assert len(names) == len(set(names))
+    # Those of vLLM 0.32's NixlConnector (vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py).
+    assert {name for name in names if name.startswith("vllm:nixl_")} == {
+        "vllm:nixl_xfer_time_seconds",
+        "vllm:nixl_post_time_seconds",
+        "vllm:nixl_bytes_transferred",
+        "vllm:nixl_num_descriptors",
+        "vllm:nixl_num_failed_transfers",
+        "vllm:nixl_num_failed_notifications",
+        "vllm:nixl_num_kv_expired_reqs",
+    }
+    assert {"vllm:mm_cache_queries", "vllm:mm_cache_hits"} <= set(names)
 
 
 async def test_many_pull_at_once_and_nothing_is_left(serve: Serve, front: Front) -> None:
