@@ -22,8 +22,6 @@ from heliotrope.predict.walk import walk
 TREES_SHARE = {Target.TTFT: 1.2, Target.TPOT: 0.6, Target.REQUEST_ENERGY: 1.0, Target.STEP_ENERGY: 0.8}
 """Queues are worth many trees. What comes after the first token depends on arrivals that nobody knows yet, so that more
 trees would learn noise."""
-DEPENDS_ON_THE_FUTURE = frozenset({Target.TTFT, Target.TPOT, Target.REQUEST_ENERGY})
-"""What comes later makes some take much more than most, so that means lie far from both; steps just have noise."""
 MAX_WEIGHT = 4.0
 """A sample weighs by the inverse of what it took over its base, within this factor of 1."""
 NEEDED_FOR_COSTS = frozenset({Group.REQUEST, Group.STATE, Group.POWER, Group.HARDWARE})
@@ -82,8 +80,10 @@ def _train_target(samples: TrainingSet, target: Target, seed: int, config: Train
     trees = max(round(config.trees * TREES_SHARE[target]), 1)
     weights = _weights(seen, config.half_life_seconds)
     objective = "regression"
-    if target in DEPENDS_ON_THE_FUTURE:
-        # The least relative error has the median with weights 1 / observed (Gneiting 2011, section 3.2).
+    if len(costs.kinds):
+        # What a good base leaves over is what nobody could foresee, and some take much longer than most. The least
+        # relative error then has the median with weights 1 / observed (Gneiting 2011, section 3.2). Without such a
+        # base trees must still find the size of things, which means of logarithms do with fewer samples.
         weights = weights * np.clip(np.exp(-residuals), 1.0 / MAX_WEIGHT, MAX_WEIGHT)
         objective = "regression_l1"
     text = _fit(seen, residuals, weights, seed, trees, objective, config)
