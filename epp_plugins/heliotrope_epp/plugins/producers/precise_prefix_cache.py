@@ -8,7 +8,7 @@ each prompt.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -57,6 +57,10 @@ class TokenProcessorParameters(StrictModel):
 class PodDiscoveryParameters(StrictModel):
     """Where each endpoint publishes."""
 
+    pod_label_selector: str = ""
+    """Without meaning, like the next: the pool's endpoints are listened to."""
+    pod_namespace: str = ""
+    """Without meaning."""
     socket_port: int = Field(default=5557, ge=1, le=65_535)
     """The port of every endpoint."""
     replay_socket_port: int | None = Field(default=None, ge=1, le=65_535)
@@ -72,6 +76,8 @@ class KvEventsParameters(StrictModel):
     """Only topics that begin so."""
     concurrency: int = Field(default=4, ge=1)
     """Without meaning: one loop reads all endpoints."""
+    engine_type: Literal["vllm"] = "vllm"
+    """Whose events are read."""
     discover_pods: bool = True
     """Whether endpoints are listened to at all."""
     pod_discovery_config: PodDiscoveryParameters | None = None
@@ -81,7 +87,7 @@ class KvEventsParameters(StrictModel):
 class PrecisePrefixCacheParameters(StrictModel):
     """llm-d's parameters of the type."""
 
-    unsupported: ClassVar[frozenset[str]] = frozenset({"indexerConfig", "speculativeTTL"})
+    unsupported: ClassVar[frozenset[str]] = frozenset({"sessionManager"})
 
     token_processor_config: TokenProcessorParameters | None = None
     """How tokens become blocks; absent: 16 of them do."""
@@ -89,6 +95,10 @@ class PrecisePrefixCacheParameters(StrictModel):
     """How engines are listened to; absent: with the defaults."""
     speculative_indexing: bool = False
     """Without meaning: prompts of text are always believed to be cached where they were sent."""
+    speculative_ttl: str = Field(default="2s", alias="speculativeTTL")
+    """Without meaning, for the same reason."""
+    indexer_config: dict[str, Any] | None = None
+    """Without meaning: the index has a bound of its own."""
 
     @property
     def events(self) -> KvEventSettings | None:

@@ -114,8 +114,10 @@ def test_false_claims_of_engines_are_learned_too() -> None:
 
 def test_parameters_as_llm_d_writes_them() -> None:
     text = """{"tokenProcessorConfig": {"blockSize": 64, "hashSeed": "42"}, "speculativeIndexing": true,
-        "kvEventsConfig": {"topicFilter": "kv@", "concurrency": 8, "discoverPods": true,
-                           "podDiscoveryConfig": {"socketPort": 5556, "replaySocketPort": 5559}}}"""
+        "speculativeTTL": "5s", "indexerConfig": {"kvBlockIndexConfig": {"enableMetrics": true}},
+        "kvEventsConfig": {"topicFilter": "kv@", "concurrency": 8, "discoverPods": true, "engineType": "vllm",
+                           "podDiscoveryConfig": {"podNamespace": "ns", "podLabelSelector": "a=b",
+                                                  "socketPort": 5556, "replaySocketPort": 5559}}}"""
     parameters = PrecisePrefixCacheParameters.model_validate_json(text)
     assert parameters.events == KvEventSettings(port=5556, replay_port=5559, topic_filter="kv@")
     assert parameters.token_processor_config is not None
@@ -139,8 +141,8 @@ def test_a_declared_precise_producer_is_the_only_one() -> None:
 
 
 def test_what_llm_d_has_beside_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInputError, match="indexerConfig"):
-        configured("precise-prefix-cache-producer\n    parameters: {indexerConfig: {}}", "max-score-picker")
+    with pytest.raises(InvalidInputError, match="sessionManager"):
+        configured("precise-prefix-cache-producer\n    parameters: {sessionManager: s}", "max-score-picker")
 
 
 @pytest.mark.parametrize(
