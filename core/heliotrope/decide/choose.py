@@ -117,7 +117,8 @@ class _Field:
 
     def __init__(self, candidates: Candidates, rows: Rows, seed: int, choices: int) -> None:
         self.rows = rows
-        self.alive: BoolColumn = np.ones(len(rows), dtype=np.bool_)
+        self.left: Rows = np.arange(len(rows))
+        """Positions in `rows` of those that are in."""
         self.codes: LossCodes = np.zeros(len(rows), dtype=np.int8)
         self.scores: FloatColumn = candidates.base_score[rows]
         self._endpoints = candidates.endpoints
@@ -128,25 +129,22 @@ class _Field:
     @property
     def decided(self) -> bool:
         """Whether one is left."""
-        return int(np.count_nonzero(self.alive)) == 1
+        return len(self.left) == 1
 
     def keep(self, good: BoolColumn, loss: Loss) -> bool:
-        """Put out those that are not good; whether there was any."""
-        lost = self.alive & ~good
-        if not lost.any():
+        """Put out those of `left` that are not good; whether there was any."""
+        if good.all():
             return False
-        self.codes[lost] = CODE[loss]
-        self.alive &= good
+        self.codes[self.left[~good]] = CODE[loss]
+        self.left = self.left[good]
         return True
 
     def draw(self) -> None:
         """Leave the policy's number of choices in, if it has one."""
-        left = np.flatnonzero(self.alive)
-        if not 0 < self._choices < len(left):
+        if not 0 < self._choices < len(self.left):
             return
-        names = [self._endpoints[row] for row in self.rows[left].tolist()]
-        chosen = np.zeros(len(self.rows), dtype=np.bool_)
-        chosen[left[drawn(names, self._seed, self._choices)]] = True
+        chosen = np.zeros(len(self.left), dtype=np.bool_)
+        chosen[drawn(self._names(), self._seed, self._choices)] = True
         self.keep(chosen, Loss.TIE)
         self._by_draw = self.decided
 
@@ -154,19 +152,22 @@ class _Field:
         """The winner among what is left, and what decided."""
         if not self.decided:
             self.draw()
-            if self.keep(self.scores >= self.scores[self.alive].max(), Loss.SCORE):
+            scores = self.scores[self.left]
+            if self.keep(scores >= scores.max(), Loss.SCORE):
                 by = "score"
-        left = np.flatnonzero(self.alive)
         first = 0
-        if len(left) > 1:
+        if not self.decided:
             by = "tie"
-            (first,) = drawn([self._endpoints[row] for row in self.rows[left].tolist()], self._seed, 1)
+            (first,) = drawn(self._names(), self._seed, 1)
         elif self._by_draw:
             by = "tie"
-        winner = int(left[first])
-        self.codes[left] = CODE[Loss.TIE]
+        winner = int(self.left[first])
+        self.codes[self.left] = CODE[Loss.TIE]
         self.codes[winner] = CHOSEN
         return int(self.rows[winner]), by
+
+    def _names(self) -> list[str]:
+        return [self._endpoints[row] for row in self.rows[self.left].tolist()]
 
 
 def _comparable(
@@ -205,39 +206,37 @@ def _lexicographic(field: _Field, usable: Mapping[Term, FloatColumn], policy: De
     for term in order[:-1] if latency_last else order:
         if field.decided:
             break
-        column = usable[term]
-        if field.keep(column <= _limit(term, column[field.alive].min(), policy), LOSS_OF_TERM[term]):
+        column = usable[term][field.left]
+        if field.keep(column <= _limit(term, column.min(), policy), LOSS_OF_TERM[term]):
             decided_by = term.value
+    drawn_from = len(field.left)
     field.draw()
+    all_compared = len(field.left) == drawn_from
     if latency_last and not field.decided:
-        column = usable[Term.LATENCY]
-        if field.keep(column <= _limit(Term.LATENCY, column[field.alive].min(), policy), Loss.LATENCY):
+        column = usable[Term.LATENCY][field.left]
+        if field.keep(column <= _limit(Term.LATENCY, column.min(), policy), Loss.LATENCY):
             decided_by = Term.LATENCY.value
     columns = [usable[term] for term in order]
     if order and not field.decided:
         field.keep(_front(field, columns), Loss.DOMINATED)
-    if order and field.decided and len(field.rows) > 1 and _dominates(field, columns):
+    if order and all_compared and field.decided and len(field.rows) > 1 and _is_best(field, columns):
         return "dominance"
     return decided_by
 
 
 def _front(field: _Field, columns: Sequence[FloatColumn]) -> BoolColumn:
     """False for plans left in that another one left in beats in one term while being at least equal in all."""
-    left = np.flatnonzero(field.alive)
-    matrix = np.stack([column[left] for column in columns], axis=1)
+    matrix = np.stack([column[field.left] for column in columns], axis=1)
     not_worse = (matrix[:, None, :] <= matrix[None, :, :]).all(axis=2)
     better = (matrix[:, None, :] < matrix[None, :, :]).any(axis=2)
-    front: BoolColumn = np.ones(len(field.rows), dtype=np.bool_)
-    front[left] = ~np.any(not_worse & better, axis=0)
+    front: BoolColumn = ~np.any(not_worse & better, axis=0)
     return front
 
 
-def _dominates(field: _Field, columns: Sequence[FloatColumn]) -> bool:
-    """Whether the one plan that is left is better than every other in a term and at least equal in all."""
-    matrix = np.stack(columns, axis=1)
-    winner = matrix[field.alive][0]
-    better = (winner < matrix).any(axis=1)
-    return bool(np.count_nonzero(better) == len(matrix) - 1 and (winner <= matrix).all())
+def _is_best(field: _Field, columns: Sequence[FloatColumn]) -> bool:
+    """Whether no plan is better in any term than the one that is left; its equals in all would be left as well."""
+    winner = field.left[0]
+    return all(column[winner] <= column.min() for column in columns)
 
 
 def _limit(term: Term, best: float, policy: DecisionPolicy) -> float:
@@ -260,7 +259,8 @@ def _keep_least(field: _Field, column: FloatColumn, policy: DecisionPolicy) -> N
     best = column.min()
     field.keep(column <= best + abs(best) * policy.score_tolerance, Loss.SCORE)
     field.draw()
-    field.keep(column <= column[field.alive].min(), Loss.SCORE)
+    rest = column[field.left]
+    field.keep(rest <= rest.min(), Loss.SCORE)
 
 
 def _scale(term: Term, column: FloatColumn, promise_seconds: float | None) -> float:

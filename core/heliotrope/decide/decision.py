@@ -196,13 +196,12 @@ def carbon_unusable(candidates: Candidates, eligible: BoolColumn, now_unix_s: fl
     or lifecycle and direct values are never compared.
     """
     kinds = set()
-    names: list[str | None] = [*candidates.region_names, None]
-    present = np.bincount(candidates.region_codes[eligible] % len(names))  # -1, the unknown region, comes last
-    for code in np.flatnonzero(present).tolist():
-        name = names[code]
+    codes = set(candidates.region_codes[eligible].tolist())
+    for code in sorted(codes, key=lambda each: (each < 0, each)):  # -1, the unknown region, comes last
+        name = None if code < 0 else candidates.region_names[code]
         view = candidates.region_views.get(name) if name is not None else None
         if view is None:
-            row = np.flatnonzero(eligible & (candidates.region_codes % len(names) == code))[0]
+            row = np.flatnonzero(eligible & (candidates.region_codes == code))[0]
             return f"{candidates.endpoints[row]} is in no known region"
         freshness = view.signal.freshness(now_unix_s)
         reading = view.signal.reading

@@ -65,6 +65,37 @@ def policy_for(policy: DecisionPolicy, asked: Asked, now_unix_s: float) -> Decis
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 
+class Resolver:
+    """`policy_for` with a memory: requests of one class at one time share their settings, as most do.
+
+    It keeps the settings of one policy, one for each of its classes, events and kinds of promise.
+    """
+
+    def __init__(self) -> None:
+        self._policy: DecisionPolicy | None = None
+        self._kept: dict[tuple[str | None, str | None, bool], DecisionPolicy] = {}
+
+    def policy_for(self, policy: DecisionPolicy, asked: Asked, now_unix_s: float) -> DecisionPolicy:
+        """As the function of this name."""
+        if asked is NOTHING_ASKED and not policy.events:
+            return policy
+        if policy is not self._policy:
+            self._policy = policy
+            self._kept.clear()
+        own_promise = asked.ttft_slo_seconds is not None or asked.tpot_slo_seconds is not None
+        refused = own_promise and (
+            Override.SLO not in policy.overrides.allowed or _out_of_bounds(policy.overrides, asked) is not None
+        )
+        if refused or asked.order or asked.weights or asked.regions is not None:
+            return policy_for(policy, asked, now_unix_s)
+        service, event = class_of(policy.classes, asked), event_at(policy.events, now_unix_s)
+        key = (None if service is None else service.name, None if event is None else event.name, own_promise)
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._kept[key] = policy_for(policy, asked, now_unix_s)
+        return kept
+
+
 def class_of(classes: Sequence[ServiceClass], asked: Asked) -> ServiceClass | None:
     """The class that a request names, else the first that lists its InferenceObjective or holds its priority.
 

@@ -26,6 +26,8 @@ TIME_CONSTANT_SECONDS = 120.0
 """Outcomes count e^(−age / this)."""
 PRIOR_REQUESTS = 4.0
 """Weight of the pool's rate against an endpoint's own requests, so that one failure in one request is no certainty."""
+LEAST_REQUESTS = 0.1
+"""Fewer, decayed, tell nothing of an endpoint."""
 USUAL_RATE = 0.01
 USUAL_REQUESTS = 20.0
 """What is expected of a pool before anything is seen of it, and its weight: one failing endpoint is no failing pool."""
@@ -65,6 +67,15 @@ def pool_rate(requests: float, failures: float) -> float:
     return (failures + USUAL_REQUESTS * USUAL_RATE) / (requests + USUAL_REQUESTS)
 
 
+def failure_rates(requests: FloatColumn, failures: FloatColumn, age_seconds: FloatColumn, prior: float) -> FloatColumn:
+    """`FailureCounts.rate` of many endpoints at once, their counts being of `age_seconds` ago."""
+    decay = np.exp(-np.maximum(age_seconds, 0.0) / TIME_CONSTANT_SECONDS)
+    counted = requests * decay
+    rates = (failures * decay + PRIOR_REQUESTS * prior) / (counted + PRIOR_REQUESTS)
+    rates[counted < LEAST_REQUESTS] = np.nan
+    return rates
+
+
 @dataclass(slots=True)
 class FailureCounts:
     """Exponentially decayed outcomes of one endpoint: two numbers, whatever the traffic."""
@@ -84,14 +95,16 @@ class FailureCounts:
 
         NaN where there were (almost) none lately.
         """
-        decay = exp(-max(now_s - self.as_of_s, 0.0) / TIME_CONSTANT_SECONDS)
-        requests, failures = self.requests * decay, self.failures * decay
-        if requests < 0.1:
+        requests, failures = self.at(now_s)
+        if requests < LEAST_REQUESTS:
             return float("nan")
         return (failures + PRIOR_REQUESTS * prior) / (requests + PRIOR_REQUESTS)
 
-    def _decay(self, now_s: float) -> None:
+    def at(self, now_s: float) -> tuple[float, float]:
+        """Requests and failures as they count now."""
         decay = exp(-max(now_s - self.as_of_s, 0.0) / TIME_CONSTANT_SECONDS)
-        self.requests *= decay
-        self.failures *= decay
+        return self.requests * decay, self.failures * decay
+
+    def _decay(self, now_s: float) -> None:
+        self.requests, self.failures = self.at(now_s)
         self.as_of_s = max(now_s, self.as_of_s)

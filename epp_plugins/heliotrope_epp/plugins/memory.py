@@ -1,16 +1,17 @@
 """What a picker remembers of its recent past, for `heliotrope.decide.standing`: bounded, and nothing of a request."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import IntEnum
 from math import exp
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
-from heliotrope.decide.candidates import FloatColumn
+from heliotrope.decide.candidates import BoolColumn, FloatColumn
 from heliotrope.decide.choose import terms_in_use
 from heliotrope.decide.policy import DecisionPolicy, Term
-from heliotrope.decide.risk import TIME_CONSTANT_SECONDS, FailureCounts, pool_rate
+from heliotrope.decide.risk import TIME_CONSTANT_SECONDS, FailureCounts, failure_rates, pool_rate
 from heliotrope.decide.shares import RegionShares
 from heliotrope.decide.standing import Standing
 from heliotrope_epp.datalayer.endpoint import EngineMetrics
@@ -49,10 +50,34 @@ class _Preemptions:
         return self.preemptions / self.requests if self.requests >= 1.0 else NAN
 
 
-@dataclass(slots=True)
-class _Record:
-    failures: FailureCounts = field(default_factory=FailureCounts)
-    preemptions: _Preemptions = field(default_factory=_Preemptions)
+class _Line(IntEnum):
+    """Line of the table of endpoints; the first three are the fields of `FailureCounts`."""
+
+    REQUESTS = 0
+    FAILURES = 1
+    AS_OF_S = 2
+    PREEMPTIONS = 3
+    """Per request; NaN where the engine does not tell."""
+
+
+class _Places:
+    """Where the endpoints of the last decision stand in the table: most decisions are about the same ones."""
+
+    def __init__(self) -> None:
+        self._states: tuple[EndpointState, ...] | None = None
+        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._known: BoolColumn = np.zeros(0, dtype=np.bool_)
+
+    def clear(self) -> None:
+        """An endpoint came or went."""
+        self._states = None
+
+    def of(self, states: tuple[EndpointState, ...], rows: dict[str, int]) -> tuple[NDArray[np.intp], BoolColumn]:
+        """Rows of these endpoints, 0 for those that have none, and which have one."""
+        if states != self._states:
+            found = np.array([rows.get(state.endpoint.key, -1) for state in states], dtype=np.intp)
+            self._states, self._rows, self._known = states, np.maximum(found, 0), found >= 0
+        return self._rows, self._known
 
 
 class PickerMemory:
@@ -62,7 +87,12 @@ class PickerMemory:
         """`instance` names this picker among those of its pool."""
         self._seed = crc32(instance.encode(errors="surrogatepass"))
         self._shares = RegionShares()
-        self._records: dict[str, _Record] = {}
+        self._pool = FailureCounts()
+        self._rows: dict[str, int] = {}  # the one heard of longest ago comes first
+        self._free: list[int] = []
+        self._preemptions: list[_Preemptions] = []
+        self._table = np.zeros((len(_Line), 64))
+        self._places = _Places()
         self.dropped = 0
         """Endpoints forgotten because there were too many."""
 
@@ -77,20 +107,22 @@ class PickerMemory:
 
     def ended(self, state: EndpointState, failed: float, now_s: float) -> None:
         """A request ended at an endpoint; `failed` is how far that is the endpoint's failure, in [0, 1]."""
-        key = state.endpoint.key
-        record = self._records.pop(key, None)
-        if record is None:
-            record = _Record()
-            if len(self._records) >= MAX_ENDPOINTS:
-                del self._records[next(iter(self._records))]
-                self.dropped += 1
-        self._records[key] = record
-        record.failures.ended(now_s, failed)
-        record.preemptions.look(state.metrics)
+        row = self._row(state.endpoint.key)
+        table = self._table
+        counts = FailureCounts(*table[:3, row].tolist())
+        counts.ended(now_s, failed)
+        table[:3, row] = counts.requests, counts.failures, counts.as_of_s
+        self._pool.ended(now_s, failed)
+        preemptions = self._preemptions[row]
+        preemptions.look(state.metrics)
+        table[_Line.PREEMPTIONS, row] = preemptions.per_request()
 
     def forget(self, key: str) -> None:
         """The endpoint is gone, or its engine is another one."""
-        self._records.pop(key, None)
+        row = self._rows.pop(key, None)
+        if row is not None:
+            self._places.clear()
+            self._free.append(row)
 
     def standing(self, options: Options, policy: DecisionPolicy, now_s: float) -> Standing:
         """What the policy needs of it for a decision about these options."""
@@ -110,27 +142,41 @@ class PickerMemory:
 
     def failure_rate(self, key: str, now_s: float) -> float:
         """Of one endpoint, for metrics; NaN where none of its requests ended lately."""
-        record = self._records.get(key)
-        return NAN if record is None else record.failures.rate(now_s, self._prior(now_s))
+        row = self._rows.get(key)
+        if row is None:
+            return NAN
+        return FailureCounts(*self._table[:3, row].tolist()).rate(now_s, self._prior(now_s))
 
-    def _risks(self, states: Sequence[EndpointState], now_s: float) -> tuple[FloatColumn, FloatColumn]:
-        records = [self._records.get(state.endpoint.key) for state in states]
+    def _row(self, key: str) -> int:
+        row = self._rows.pop(key, None)
+        if row is None:
+            if len(self._rows) >= MAX_ENDPOINTS:
+                self.forget(next(iter(self._rows)))
+                self.dropped += 1
+            self._places.clear()
+            row = self._free.pop() if self._free else len(self._preemptions)
+            if row == len(self._preemptions):
+                self._preemptions.append(_Preemptions())
+            if row == self._table.shape[1]:
+                self._table = np.concatenate([self._table, np.zeros_like(self._table)], axis=1)
+            self._preemptions[row] = _Preemptions()
+            self._table[:, row] = 0.0
+        self._rows[key] = row
+        return row
+
+    def _risks(self, states: tuple[EndpointState, ...], now_s: float) -> tuple[FloatColumn, FloatColumn]:
+        rows, known = self._places.of(states, self._rows)
+        table = self._table[:, rows]
+        if not known.any():
+            return np.full(len(states), NAN), np.full(len(states), NAN)
         prior = self._prior(now_s)
-        known = [NAN if record is None else record.failures.rate(now_s, prior) for record in records]
-        failures = np.array(known, dtype=np.float64)
-        if np.isfinite(failures).any():
-            failures[np.isnan(failures)] = prior
-        preemptions = [NAN if record is None else record.preemptions.per_request() for record in records]
-        return failures, np.array(preemptions, dtype=np.float64)
+        rates = failure_rates(table[_Line.REQUESTS], table[_Line.FAILURES], now_s - table[_Line.AS_OF_S], prior)
+        failures = np.where(known & np.isfinite(rates), rates, prior)
+        return failures, np.where(known, table[_Line.PREEMPTIONS], NAN)
 
     def _prior(self, now_s: float) -> float:
         """The rate of all endpoints together."""
-        requests = failures = 0.0
-        for record in self._records.values():
-            decay = exp(-max(now_s - record.failures.as_of_s, 0.0) / TIME_CONSTANT_SECONDS)
-            requests += record.failures.requests * decay
-            failures += record.failures.failures * decay
-        return pool_rate(requests, failures)
+        return pool_rate(*self._pool.at(now_s))
 
 
 def power_columns(options: Options) -> tuple[FloatColumn, FloatColumn]:
@@ -138,14 +184,15 @@ def power_columns(options: Options) -> tuple[FloatColumn, FloatColumn]:
 
     A limit is what the metrics tell, else what the endpoint's variant states.
     """
-    draw = options.loads.power_watts
-    fresh = np.isfinite(options.loads.running)
-    metrics = [state.metrics for state in options.states]
-    limits = [
-        state.traits.power_limit_watts if m is None or m.power_limit_watts is None else m.power_limit_watts
-        for state, m in zip(options.states, metrics, strict=True)
-    ]
-    headroom = np.array([NAN if limit is None else limit for limit in limits], dtype=np.float64) - draw
-    told = [NAN if m is None or m.throttled is None else float(m.throttled) for m in metrics]
-    throttled: FloatColumn = np.where(fresh, np.array(told, dtype=np.float64), NAN)
-    return headroom, throttled
+    limits, told = [], []
+    for state in options.states:
+        metrics, limit, throttled = state.metrics, None, None
+        if metrics is not None:
+            limit, throttled = metrics.power_limit_watts, metrics.throttled
+        if limit is None:
+            limit = state.traits.power_limit_watts
+        limits.append(NAN if limit is None else limit)
+        told.append(NAN if throttled is None else float(throttled))
+    loads = options.loads
+    slowed: FloatColumn = np.where(np.isfinite(loads.running), np.array(told, dtype=np.float64), NAN)
+    return np.array(limits, dtype=np.float64) - loads.power_watts, slowed

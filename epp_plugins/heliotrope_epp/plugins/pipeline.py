@@ -11,7 +11,7 @@ from heliotrope.decide.decision import Decision
 from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.holdout import UNASSIGNED, Assignment, Holdout
 from heliotrope.decide.policy import DecisionPolicy, Override, Provenance
-from heliotrope.decide.resolve import policy_for
+from heliotrope.decide.resolve import Resolver
 from heliotrope.unknown import finite_or_none
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.context import PluginContext
@@ -150,6 +150,7 @@ class Pipeline:
         self._stale_after_s = context.metrics_stale_after_s
         self.holdout = Holdout(context.instance)
         """Which requests an enforced policy does not steer."""
+        self._resolver = Resolver()
         self.memory = PickerMemory(context.instance)
         """How endpoints have fared lately and where requests went."""
 
@@ -172,7 +173,7 @@ class Pipeline:
         """
         policy = self._carbon.policy()
         if policy is not None:
-            policy = policy_for(policy, request.asked, now_unix_s)
+            policy = self._resolver.policy_for(policy, request.asked, now_unix_s)
             request = _kept_promise(request, policy)
         options = self._options(request, states, now_s, policy)
         assignment = self.holdout.assign(policy, request_profile(request))

@@ -118,8 +118,7 @@ def test_a_dominated_plan_moves_nothing(
     rows: list[Plan], order: tuple[Term, ...], given_tolerances: dict[Term, float], extra: float, data: st.DataObject
 ) -> None:
     policy = lexicographic(order, given_tolerances)
-    worse = tuple(value * (1.0 + extra) for value in data.draw(st.sampled_from(rows)))
-    assume(worse not in rows)
+    worse = tuple(value * (1.0 + extra) + 0.001 for value in data.draw(st.sampled_from(rows)))
     assert chosen([*rows, worse], policy).winner == chosen(rows, policy).winner  # type: ignore[list-item]
 
 

@@ -20,7 +20,7 @@ from heliotrope.decide.policy import (
     ServiceClass,
     Term,
 )
-from heliotrope.decide.resolve import NOT_ALLOWED, class_of, event_at, policy_for
+from heliotrope.decide.resolve import NOT_ALLOWED, Resolver, class_of, event_at, policy_for
 from heliotrope.errors import InvalidInputError
 
 ENERGY_FIRST = Comparison(Objective.LEXICOGRAPHIC, order=(Term.ENERGY, Term.LATENCY))
@@ -162,6 +162,21 @@ def test_a_promise_within_bounds_stays_with_the_request() -> None:
     resolved = policy_for(FULL, Asked(ttft_slo_seconds=0.5), 0.0)
     assert resolved.provenance.applied == (Override.SLO,)
     assert resolved.ttft_slo_seconds == FULL.ttft_slo_seconds
+
+
+@given(requests=st.lists(st.tuples(asked_things, st.floats(NOW - 200.0, NOW + 200.0)), max_size=30))
+def test_a_memory_of_settings_changes_none(requests: list[tuple[Asked, float]]) -> None:
+    resolver = Resolver()
+    for policy in (FULL, replace(FULL, ttft_slo_seconds=9.0, overrides=Overridable(frozenset()))):
+        for asked, now in requests:
+            assert resolver.policy_for(policy, asked, now) == policy_for(policy, asked, now)
+
+
+def test_requests_of_one_class_share_their_settings() -> None:
+    resolver = Resolver()
+    first = resolver.policy_for(FULL, Asked(priority=-1), NOW)
+    assert resolver.policy_for(FULL, Asked(priority=-2), NOW) is first
+    assert resolver.policy_for(FULL, Asked(priority=-2), NOW + 1e6) is not first
 
 
 def test_headers_of_objectives() -> None:

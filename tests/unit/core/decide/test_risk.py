@@ -12,7 +12,7 @@ from tests.unit.core.decide.pools import NOW, POLICY, REQUEST, THREE, pool
 from heliotrope.decide.decision import decide
 from heliotrope.decide.losses import Loss
 from heliotrope.decide.policy import Objective, Term
-from heliotrope.decide.risk import TIME_CONSTANT_SECONDS, FailureCounts, risk
+from heliotrope.decide.risk import TIME_CONSTANT_SECONDS, FailureCounts, failure_rates, risk
 from heliotrope.decide.standing import UNKNOWN_STANDING, Standing
 
 NAN = float("nan")
@@ -109,6 +109,9 @@ def test_a_rate_is_a_chance_whatever_came(outcomes: list[tuple[float, float]], p
         now += wait
         counts.ended(now, failed)
     assert 0.0 <= counts.rate(now, prior) <= 1.0
+    later = now + 50.0
+    columns = (np.array([value]) for value in (counts.requests, counts.failures, later - counts.as_of_s))
+    assert failure_rates(*columns, prior)[0] == pytest.approx(counts.rate(later, prior))
     assert counts.requests <= len(outcomes)
 
 

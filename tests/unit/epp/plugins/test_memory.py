@@ -87,7 +87,26 @@ def test_the_number_of_endpoints_that_are_remembered_is_bounded(monkeypatch: pyt
     for name in ("a", "b", "c", "a", "d"):
         kept.ended(state(name), 1.0, NOW_S)
     assert kept.dropped == 1
-    assert [np.isnan(kept.failure_rate(f"default/{name}", NOW_S)) for name in "abcd"] == [False, True, False, False]
+    kept.forget("default/a")
+    kept.ended(state("new"), 0.0, NOW_S)
+    kept.ended(state("a"), 1.0, NOW_S)
+    assert kept.dropped == 2
+    assert kept.failure_rate("default/new", NOW_S) < kept.failure_rate("default/a", NOW_S)
+    kept.forget("default/new")
+    assert [np.isnan(kept.failure_rate(f"default/{name}", NOW_S)) for name in "abcd"] == [False, True, True, False]
+
+
+def test_more_endpoints_than_fit_at_first() -> None:
+    kept = PickerMemory("a")
+    states = [state(f"e{i}", metrics=metrics()) for i in range(200)]
+    for i, each in enumerate(states):
+        kept.ended(each, float(i % 2), NOW_S)
+    rates = kept.standing(options(*states), RISKY, NOW_S).failure_rate
+    assert rates is not None
+    assert (rates[1::2] > rates[::2]).all()
+    backwards = kept.standing(options(*reversed(states)), RISKY, NOW_S).failure_rate
+    assert backwards is not None
+    assert backwards.tolist() == rates[::-1].tolist()
 
 
 def test_headroom_is_of_the_metrics_else_of_the_variant_else_unknown() -> None:
