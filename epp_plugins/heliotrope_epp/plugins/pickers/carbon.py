@@ -82,7 +82,7 @@ class CarbonPicker:
             return None
         fixed = self._fixed.of(options)
         last_served = _last_served(request, fixed.endpoints)
-        if last_served is not None:
+        if last_served is not None and policy.largest_region_share < 1.0:
             standing = replace(standing, session_region=fixed.regions[last_served])
         candidates = with_kv_plans(
             candidates_of(options, scores, self._context.regions(), fixed, last_served),

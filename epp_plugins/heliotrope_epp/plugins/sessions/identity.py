@@ -6,7 +6,7 @@ key. `user` names a person who may hold several chats, so it counts only togethe
 prompts and different names stay apart, and share what the prefix index believes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_128_digest
@@ -90,12 +90,12 @@ def identify(
     return _by_prefix(named, keys, user), refused
 
 
-def _names(named: Named) -> tuple[tuple[IdentitySource, str | None], ...]:
-    return (
-        *((IdentitySource.HEADER, named.header(header)) for header in SESSION_HEADERS),
-        (IdentitySource.PROMPT_CACHE_KEY, named.hints.prompt_cache_key),
-        (IdentitySource.PREVIOUS_RESPONSE, named.hints.previous_response_id),
-    )
+def _names(named: Named) -> Iterator[tuple[IdentitySource, str | None]]:
+    """Best first."""
+    for header in SESSION_HEADERS:
+        yield IdentitySource.HEADER, named.header(header)
+    yield IdentitySource.PROMPT_CACHE_KEY, named.hints.prompt_cache_key
+    yield IdentitySource.PREVIOUS_RESPONSE, named.hints.previous_response_id
 
 
 def _by_prefix(named: Named, keys: SessionKeys, user: str) -> Identity | None:
