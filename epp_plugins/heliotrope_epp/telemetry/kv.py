@@ -116,6 +116,11 @@ class KvCollector(Collector):
             value=sum(b.unbelieved_total for b in believers),
         )
         yield CounterMetricFamily(
+            "heliotrope_kv_counter_windows",
+            "Times that engines' own counters were learned from, as their answers say nothing.",
+            value=sum(b.counted_total for b in believers),
+        )
+        yield CounterMetricFamily(
             "heliotrope_kv_unchecked",
             "Requests that nothing was learned from, as too many were open.",
             value=sum(b.dropped_total for b in believers),

@@ -109,6 +109,14 @@ class ApproxPrefixCacheProducer:
                 below = (tokens, ages) if lower is None else lower
                 held = Held(float(tokens[0]), float(ages[0]), float(below[0][0]), float(below[1][0]))
                 self.believer.sent(request, key, held, request.prompt_tokens)
+                counted = state.metrics
+                self.believer.counters(
+                    key,
+                    None if counted is None else counted.prefix_cache_queries_total,
+                    None if counted is None else counted.prefix_cache_hits_total,
+                    held,
+                    request.prompt_tokens,
+                )
             capacity, now_s = self._capacity(state), self._monotonic()
             self._index.add(chain, key, capacity, now_s)
             if lower_blocks := offload_tokens(state.endpoint) // self._block_tokens:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from tests.unit.epp.plugins.builders import request, state
 
 from heliotrope.cache.links import Place, Tier
-from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
+from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
 from heliotrope_epp.plugins.interface import BelievingProducer, LlmRequest
 from heliotrope_epp.plugins.kv_labels import offload_tier, offload_tokens, place_of, takes_part
 from heliotrope_epp.plugins.options import Beliefs, Options, joined
@@ -105,6 +105,42 @@ def test_open_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         served.producer.answered(sent, 0, 64)
     served.producer.routed(kept[0], a)
     assert served.producer.believer.dropped_total == 1
+
+
+def counting(queries: float | None, hits: float | None) -> EngineMetrics:
+    return EngineMetrics(0.0, prefix_cache_queries_total=queries, prefix_cache_hits_total=hits)
+
+
+def test_counters_are_learned_from_where_answers_say_nothing() -> None:
+    served = Served()
+    prompt = b"p" * BLOCK * 16  # 1,024 tokens
+    queries = 0.0
+    for _ in range(400):  # a quarter of what is believed is there
+        at = state("a", metrics=counting(queries, queries / 4.0))
+        served.turn(prompt, at, None)
+        queries += 1_024.0
+    assert served.producer.believer.counted_total > 10
+    assert served.producer.cached_tokens(request(prompt), [state("a")])[0] == pytest.approx(256.0, rel=0.25)
+
+
+def test_counters_of_others_requests_teach_nothing() -> None:
+    served = Served()
+    prompt = b"p" * BLOCK * 16
+    for i in range(400):  # most look-ups come from elsewhere
+        served.turn(prompt, state("a", metrics=counting(10_000.0 * i, 0.0)), None)
+    assert served.producer.believer.counted_total == 0
+    assert served.producer.cached_tokens(request(prompt), [state("a")])[0] == 1_024.0
+
+
+def test_answers_that_tell_are_preferred_to_counters_and_restarts_begin_anew() -> None:
+    served = Served()
+    prompt = b"p" * BLOCK * 16
+    for i in range(60):
+        served.turn(prompt, state("a", metrics=counting(1_024.0 * i, 0.0)), 1_024)
+        served.turn(prompt, state("b", metrics=counting(1_024.0 * (i % 10), 0.0)), None)
+        served.turn(prompt, state("c", metrics=counting(None if i % 2 else 1_024.0 * i, 0.0)), None)
+    assert served.producer.believer.counted_total == 0
+    assert served.producer.cached_tokens(request(prompt), [state("a")])[0] == 1_024.0
 
 
 OFFLOADING = {"heliotrope.io/kv-offload": "cpu", "heliotrope.io/kv-offload-tokens": "640"}
