@@ -233,7 +233,12 @@ class OpenAIApi:
             }
         )
         response.enable_chunked_encoding()
-        await response.prepare(request)
+        try:
+            await response.prepare(request)
+        except BaseException:
+            if pull is not None and self._transfer is not None:
+                self._transfer.pulls.let_go(pull)
+            raise
         await self._finish(generation, pull)
         await response.write_eof()
         return response

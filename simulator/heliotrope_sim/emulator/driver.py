@@ -194,18 +194,26 @@ class EngineDriver:
         """Hold a finished request's KV for `hold_ns` from now on; False if it is not held."""
         return self.engine.renew(request_id, self.clock.now_ns(), hold_ns)
 
-    def hold_cached(self, request_id: str, block_hashes: Ordered[int], hold_ns: int) -> Sequence | None:
-        """Hold the cached beginning of a prompt for others to read; None if nothing of it is cached."""
+    def hold_cached(
+        self, request_id: str, block_hashes: Ordered[int], hold_ns: int, response_id: str
+    ) -> Sequence | None:
+        """Hold the cached beginning of a prompt for others to read; None if nothing of it is cached.
+
+        What it takes to read it from tiers is accounted for under the response that it is for.
+        """
         held = self.engine.hold_cached(request_id, block_hashes, self.clock.now_ns(), hold_ns)
         if held is not None:
             self._wake.set()
+            if held.load_picojoules:
+                self._remember_sent(response_id, joules(held.load_picojoules))
         return held
 
     def charge_sent(self, response_id: str, picojoules: int) -> None:
         """Account for KV or embeddings that were sent to another engine, under the response they were sent for."""
-        now_ns = self.clock.now_ns()
-        self.engine.transfers.start(now_ns, 0, picojoules)
-        sent = joules(picojoules)
+        self.engine.transfers.start(self.clock.now_ns(), 0, picojoules)
+        self._remember_sent(response_id, joules(picojoules))
+
+    def _remember_sent(self, response_id: str, sent: float) -> None:
         known = self.finished.get(response_id)
         if known is not None:
             self.finished[response_id] = replace(
@@ -220,7 +228,7 @@ class EngineDriver:
                 cached_tokens=0,
                 output_tokens=0,
                 preemptions=0,
-                queued_seconds=seconds(now_ns),
+                queued_seconds=seconds(self.clock.now_ns()),
                 ttft_seconds=None,
                 e2e_seconds=0.0,
                 joules=sent,

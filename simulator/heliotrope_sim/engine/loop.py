@@ -239,20 +239,29 @@ class Engine:
     def hold_cached(self, request_id: str, block_hashes: Ordered[int], now_ns: int, hold_ns: int) -> Sequence | None:
         """Hold the cached beginning of a prompt for others to read; None if nothing of it is cached.
 
-        The sequence that stands for the hold has computed as many tokens as can be read.
+        The sequence that stands for the hold has computed as many tokens as can be read, from `loaded_ns` on: what is
+        in the tiers below has to be read there first, at `load_picojoules`.
 
         Raises:
             InvalidInputError: if the id is in use.
         """
         if request_id in self._sequences or request_id in self._holds:
             raise InvalidInputError("request_id", f"{request_id!r} is already in flight")
-        matched = self.kv.match(block_hashes, len(block_hashes))
-        if not matched:
+        matched = reach = self.kv.match(block_hashes, len(block_hashes))
+        if self.tiers is not None:
+            reach = self.tiers.match(block_hashes, matched, len(block_hashes))
+        if not reach:
             return None
-        tokens = matched * self.kv.block_size
-        sequence = Sequence(Request(request_id, tokens, 1, block_hashes[:matched]), queued_ns=now_ns)
+        tokens = reach * self.kv.block_size
+        sequence = Sequence(Request(request_id, tokens, 1, block_hashes[:reach]), queued_ns=now_ns)
         self.kv.admit(sequence, matched, matched)
         sequence.computed = tokens
+        sequence.loaded_ns = now_ns
+        if self.tiers is not None and reach > matched:
+            plan = self.tiers.load(block_hashes[matched:reach])
+            sequence.loaded_ns += plan.duration_ns
+            sequence.load_picojoules = plan.picojoules
+            self.transfers.start(now_ns, plan.duration_ns, plan.picojoules)
         sequence.status = Status.HELD
         sequence.held_until_ns = now_ns + hold_ns
         self._holds.add(sequence)

@@ -133,6 +133,27 @@ async def test_a_source_that_has_nothing_or_is_not_there_costs_nothing(serve: Se
         assert re.search(rf'transfer_failures_total{{[^}}]*reason="{reason}"}} 1$', page, re.MULTILINE)
 
 
+async def test_what_the_owner_has_only_in_a_tier_is_read_there_first(serve: Serve, front: Front) -> None:
+    tier = {"capacity_bytes": 2 * 10**9, "bytes_per_second": 1e9, "latency_seconds": 1.0, "joules_per_byte": 1e-8}
+    owner = await serve("o", kv_transfer=TRANSFER, offload={"cpu": tier})
+    reader = await serve("r", kv_transfer=TRANSFER)
+    await warm(front, owner)
+    direct, sidecar = await front(owner.url), await front(reader.url, enable_p2p_pull=True)
+    # 250 of 256 blocks: the last three of the nine are written to the tier.
+    assert (await direct.post("/v1/completions", json={"prompt": "x " * 8000, "max_tokens": 1})).status_code == 200
+    in_memory = owner.driver.engine.kv.cached_blocks
+    answer = await sidecar.post("/v1/chat/completions", json=BODY, headers=source(owner))
+    assert answer.json()["usage"]["prompt_tokens_details"] == {"cached_tokens": 143}
+    await until(lambda: owner.driver.engine.num_held == 0)
+    assert owner.driver.engine.kv.cached_blocks == in_memory
+    record = reader.driver.finished[answer.json()["id"]]
+    size, read_first = 144 * BYTES_PER_TOKEN, 48 * BYTES_PER_TOKEN
+    assert record.ttft_seconds == pytest.approx(0.25 + 0.144 + 1.0 + read_first / 1e9, abs=0.05)
+    sent = owner.driver.finished[answer.json()["id"]]
+    assert sent.joules == pytest.approx(2e-9 * size * 8 + 1e-8 * read_first)
+    check_books(reader)
+
+
 async def test_the_header_is_ignored_unless_pulls_are_enabled(serve: Serve, front: Front) -> None:
     owner, reader = await serve("o", kv_transfer=TRANSFER), await serve("r", kv_transfer=TRANSFER)
     await warm(front, owner)

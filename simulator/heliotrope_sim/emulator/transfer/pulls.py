@@ -176,7 +176,7 @@ class Puller:
     async def _cached(self, source: Peer, cached: int, hashes: Sequence[int], reader: str) -> Pull | None:
         if not hashes[cached // self._layout.block_size :]:
             return None
-        request = wire.LookupRequest(layout=self._layout, blocks=list(hashes))
+        request = wire.LookupRequest(layout=self._layout, blocks=list(hashes), reader=reader)
         granted = await self._client.post(source, wire.LOOKUP_PATH, request, wire.Granted)
         tokens = min(granted.tokens, len(hashes) * self._layout.block_size)
         return self._arranged(source, granted, tokens, cached, reader, required=False)
@@ -186,6 +186,7 @@ class Puller:
     ) -> Pull | None:
         _, link = self._config.link_between(self._place, granted.location.place())
         load_ns, drawn = self._cost(link, tokens * self._layout.bytes_per_token)
+        load_ns += nanoseconds(granted.delay_seconds)
         external = ExternalKv(max(1, tokens), load_ns, drawn, KvSource.P2P)
         pull = Pull(peer, granted.hold_id, reader, link, external, granted.lease_seconds, required)
         missing = tokens - cached
@@ -225,7 +226,7 @@ class Puller:
         except PullError as error:
             self.counts.failed_notifications += 1
             if generation.kv_settled is not None and generation.kv_settled.done():
-                return False
+                return True
             self.counts.failed(error.reason)
             logger.warning("KV of a request is lost: %s", error)
             if pull.required and self._config.kv_load_failure_policy is LoadFailurePolicy.FAIL:

@@ -22,7 +22,7 @@ from heliotrope_sim.emulator.transfer.wire import (
     ReleaseRequest,
 )
 from heliotrope_sim.engine import Sequence, Status
-from heliotrope_sim.engine.fixed_point import nanoseconds, picojoules
+from heliotrope_sim.engine.fixed_point import nanoseconds, picojoules, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,11 @@ class KvSourceService:
         """
         self._check_layout(request.layout)
         request_id = f"p2p-{next(self._serial)}"
-        sequence = self._driver.hold_cached(request_id, request.blocks, self.hold_ns)
+        sequence = self._driver.hold_cached(request_id, request.blocks, self.hold_ns, request.reader)
         if sequence is None:
             raise ApiError(HTTPStatus.NOT_FOUND, "nothing of this prompt is cached")
         self._remember(request_id, _Held(request_id, sequence, None))
-        return self._granted(request_id, sequence.computed)
+        return self._granted(request_id, sequence.computed, seconds(sequence.loaded_ns - sequence.queued_ns))
 
     def renew(self, hold_id: str) -> None:
         """Hold on for a reader that still waits.
@@ -149,11 +149,12 @@ class KvSourceService:
         self.sent_bytes += sent_bytes
         self._driver.charge_sent(response_id, drawn)
 
-    def _granted(self, hold_id: str, tokens: int) -> Granted:
+    def _granted(self, hold_id: str, tokens: int, delay_seconds: float = 0.0) -> Granted:
         return Granted(
             hold_id=hold_id,
             tokens=tokens,
             location=self.location,
+            delay_seconds=delay_seconds,
             lease_seconds=self._config.kv_lease_duration,
         )
 

@@ -64,6 +64,8 @@ class LookupRequest(_Message):
     layout: Layout
     blocks: list[BlockHash] = Field(max_length=MAX_HASHES)
     """The chained hashes of the prompt's full blocks."""
+    reader: Name
+    """The id of the response for which it is."""
 
 
 class Granted(_Message):
@@ -72,6 +74,8 @@ class Granted(_Message):
     hold_id: str
     tokens: int = Field(ge=0)
     location: Location
+    delay_seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Engine time until all of it can be read."""
     lease_seconds: float = Field(gt=0)
     """Engine time after which it is let go unless the reader renews."""
 

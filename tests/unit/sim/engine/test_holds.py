@@ -4,7 +4,7 @@ import pytest
 
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import InvalidInputError
-from heliotrope_sim.engine import Engine, ExternalKv, KvSource, Phase, Request, SleepLevel, Status
+from heliotrope_sim.engine import Engine, ExternalKv, KvSource, Medium, Phase, Request, SleepLevel, Status, TierSpec
 
 MS = 1_000_000
 
@@ -37,6 +37,24 @@ def test_what_is_held_is_not_evicted(model: EngineModel) -> None:
     engine.submit(Request("big", 150, 1), now_ns=now)
     now = finish(engine, now)
     assert engine.kv.match((1, 2, 3, 4), 4) == 2
+
+
+def test_what_is_in_a_tier_can_be_read_after_a_while(model: EngineModel) -> None:
+    tier = TierSpec(KvSource.HOST, Medium.CPU, 40, latency_ns=7, ns_per_block=10, picojoules_per_block=3)
+    engine = Engine(model, tiers=(tier,))
+    engine.submit(Request("owner", 17, 1, (1, 2, 3, 4)), now_ns=0)
+    now = finish(engine)
+    engine.submit(Request("big", 155, 1), now_ns=now)
+    now = finish(engine, now)
+    in_memory = engine.kv.match((1, 2, 3, 4), 4)
+    before = engine.transfers.picojoules(10**15)
+    held = engine.hold_cached("h", (1, 2, 3, 4, 9), now, hold_ns=100)
+    assert in_memory < 4
+    assert held is not None
+    assert (held.computed, held.loaded_ns - now) == (16, 7 + 10 * (4 - in_memory))
+    assert held.load_picojoules == 3 * (4 - in_memory) == engine.transfers.picojoules(10**15) - before
+    assert engine.kv.used_blocks == in_memory
+    assert engine.release("h") is held
 
 
 def test_nothing_cached_is_nothing_held(model: EngineModel) -> None:
