@@ -48,6 +48,7 @@ from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.datalayer import FileDiscoveryParameters
 from heliotrope_epp.plugins.installed import register_installed
 from heliotrope_epp.plugins.kv_labels import kv_event_ports
+from heliotrope_epp.plugins.pickers.warm_up import warm_up
 from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.plugins.producers.precise_prefix_cache import PrecisePrefixCacheProducer
 from heliotrope_epp.plugins.retention import RetentionAdvisor
@@ -253,6 +254,7 @@ class Picker:
             OSError: if a port cannot be bound, or a folder cannot be written.
         """
         s = self._settings
+        await asyncio.to_thread(warm_up, next(iter(self._profiles.values())))
         if self._learner is not None:
             await self._learner.prepare()
             # Ended last, so that it learns from what the others settle when they close.

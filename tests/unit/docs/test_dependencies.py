@@ -26,7 +26,7 @@ PARTS = {"pydantic-core": "pydantic", "opentelemetry-api": "opentelemetry-sdk", 
 """Distributions that another depends on and shows in its own interface."""
 PACKAGES = {
     "core": ["core/heliotrope", "cli/heliotrope_cli"],
-    "learn": ["core/heliotrope/predict"],
+    "learn": ["core/heliotrope/predict", "core/heliotrope/cache/gate_training.py", "core/heliotrope/compiled.py"],
     "epp": ["epp_plugins/heliotrope_epp"],
     "operator": ["operator/heliotrope_operator"],
     "sim": ["simulator/heliotrope_sim"],
@@ -68,8 +68,9 @@ def imported(group: str) -> set[str]:
     shared = {top: owners_of_modules(names) for top, names in distributions.items() if len(set(names)) > 1}
     found: set[str] = set()
     for folder in PACKAGES[group]:
-        for path in (ROOT / folder).rglob("*.py"):
-            if group == "core" and (ROOT / "core/heliotrope/predict") in path.parents:
+        whole = ROOT / folder
+        for path in [whole] if whole.is_file() else whole.rglob("*.py"):
+            if group == "core" and any((ROOT / part) in (path, *path.parents) for part in PACKAGES["learn"]):
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
