@@ -99,7 +99,7 @@ class Loads:
     """Shape (`COLUMNS`, n)."""
 
     def __len__(self) -> int:
-        return self.table.shape[1]
+        return int(self.table.shape[1])
 
     @property
     def running(self) -> FloatColumn:

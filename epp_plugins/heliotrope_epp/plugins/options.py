@@ -88,8 +88,7 @@ class Options(Sequence[Option]):
     ) -> "Options":
         """These endpoints with their loads of this moment."""
         facts = _facts(states)
-        due = np.flatnonzero(facts[:, Fact.NEXT_DUE_S] <= now_s)
-        for row in due:
+        for row in np.flatnonzero(facts[:, Fact.NEXT_DUE_S] <= now_s).tolist():
             states[row].inflight.expire(now_s)
             facts[row] = states[row].facts
         loads = project(facts, now_s, stale_after_s)
