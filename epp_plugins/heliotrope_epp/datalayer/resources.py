@@ -31,6 +31,8 @@ class Resources:
     """Documents that could not be used, each with its reason; what they replaced stays in force."""
     outdated_policies: Mapping[str, str] = field(default_factory=dict)
     """By `namespace/name` of a CarbonPolicy in `policies`: why its newest version could not be used."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Of InferenceObjectives, by name."""
 
 
 class Source(Protocol):

@@ -124,6 +124,10 @@ class EndpointStore:
         """The policy in force, None without one."""
         return self._world.policy
 
+    def priority(self, inference_objective: str) -> int | None:
+        """Of an InferenceObjective by name; None: it is not known here."""
+        return self._world.priorities.get(inference_objective)
+
     def regions(self) -> Mapping[str, RegionView]:
         """What decisions know of each region, by name."""
         return self._regions

@@ -34,6 +34,8 @@ class World:
     conflicts: tuple[str, ...] = ()
     """`namespace/name` of further policies on the pool, which do not hold."""
     regions: Mapping[str, RegionProfile] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Of InferenceObjectives, by name."""
     problems: tuple[str, ...] = ()
     """What the resources say that cannot be honoured, each with its reason, those of the source first."""
 
@@ -61,6 +63,7 @@ def resolve(resources: Resources, pool: PoolRef | None, profiles: Mapping[str, E
         policy_outdated_because=None if holding is None else resources.outdated_policies.get(_qualified(holding)),
         conflicts=tuple(_qualified(policy) for policy in losers),
         regions=regions,
+        priorities=resources.priorities,
         problems=tuple(dict.fromkeys(problems)),
     )
 

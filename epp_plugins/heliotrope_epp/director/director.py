@@ -221,7 +221,7 @@ class Director:
     def _parsed(self, request: Request, now_s: float) -> LlmRequest:
         body = openai.parse(request.path, request.body)
         tenant = _tenant(request)
-        asked = asked_of(request)
+        asked = asked_of(request, self._store.priority)
         context = LengthContext(
             body.model, tenant, body.prompt_tokens, body.max_output_tokens, body.streaming, body.reasoning
         )

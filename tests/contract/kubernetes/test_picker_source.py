@@ -242,3 +242,64 @@ async def test_a_right_missing_at_the_start_is_named(control_plane: Cluster, nam
 
     with pytest.raises(InvalidInputError, match=f"reading pods in {namespace} is refused.*cannot list"):
         await asyncio.wait_for(source.run(lambda _: None), 20)
+
+
+OBJECTIVES = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "inferenceobjectives.llm-d.ai"},
+    "spec": {
+        "group": "llm-d.ai",
+        "names": {"kind": "InferenceObjective", "plural": "inferenceobjectives"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha2",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {"priority": {"type": "integer", "format": "int32"}},
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+"""Of llm-d's kind, what the picker reads of it."""
+
+
+async def test_priorities_follow_inference_objectives_once_their_kind_is_there(
+    control_plane: Cluster, namespace: str
+) -> None:
+    def objective(priority: int) -> dict[str, object]:
+        return {
+            "apiVersion": "llm-d.ai/v1alpha2",
+            "kind": "InferenceObjective",
+            "metadata": {"name": "nightly", "namespace": namespace},
+            "spec": {"priority": priority},
+        }
+
+    control_plane.apply(pool(namespace))
+    async with running(namespace, connection(control_plane)) as published:
+        await published.until(lambda: True)
+        assert published.latest.priorities == {}
+        assert published.source.healthy
+
+        control_plane.apply(OBJECTIVES)
+        control_plane.kubectl("wait", "--for=condition=Established", "crd/inferenceobjectives.llm-d.ai")
+        control_plane.apply(objective(-5))
+        await published.until(lambda: published.latest.priorities == {"nightly": -5})
+
+        control_plane.apply(objective(3))
+        await published.until(lambda: published.latest.priorities == {"nightly": 3})
+
+        control_plane.kubectl("delete", "inferenceobjective.llm-d.ai", "nightly", "-n", namespace)
+        await published.until(lambda: published.latest.priorities == {})
+    control_plane.kubectl("delete", "crd", "inferenceobjectives.llm-d.ai")

@@ -72,6 +72,19 @@ def pod_of(item: Mapping[str, Any]) -> Pod:
     )
 
 
+def priority_of(item: Mapping[str, Any]) -> tuple[str, int]:
+    """Name and priority of an `llm-d.ai/v1alpha2` InferenceObjective; without a priority it has 0, as in llm-d.
+
+    Raises:
+        InvalidInputError: if the priority is no whole number, which its CRD rules out.
+    """
+    name, spec = (item.get("metadata") or {}).get("name", ""), item.get("spec") or {}
+    priority = spec.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int | None):
+        raise InvalidInputError("spec.priority", "must be a whole number")
+    return str(name), priority or 0
+
+
 def endpoints_of(pool: Pool, pods: Iterable[Pod], node_regions: Mapping[str, str | None]) -> tuple[Endpoint, ...]:
     """One endpoint per serving pod and active target port, sorted by key.
 

@@ -14,12 +14,22 @@ from heliotrope.errors import InvalidInputError
 from heliotrope_epp.datalayer.endpoint import Endpoint
 from heliotrope_epp.datalayer.kubernetes.connection import Collection, Connection
 from heliotrope_epp.datalayer.kubernetes.nodes import NodeRegions
-from heliotrope_epp.datalayer.kubernetes.objects import Pod, Pool, endpoints_of, nodes_in_question, pod_of, pool_of
+from heliotrope_epp.datalayer.kubernetes.objects import (
+    Pod,
+    Pool,
+    endpoints_of,
+    nodes_in_question,
+    pod_of,
+    pool_of,
+    priority_of,
+)
 from heliotrope_epp.datalayer.kubernetes.reflector import Reflector, ReflectorTiming
 from heliotrope_epp.datalayer.resources import PoolRef, Resources
 
 POOL_GROUP = "inference.networking.k8s.io"
 POOL_VERSION = "v1"
+OBJECTIVE_GROUP = "llm-d.ai"
+OBJECTIVE_VERSION = "v1alpha2"
 
 _QUIET_S = 0.05
 """Changes of one burst (a rollout) are published together."""
@@ -63,6 +73,11 @@ class KubernetesSource:
         self._policies = self._resources(CarbonPolicy, pool.namespace)
         self._variants = self._resources(WorkloadVariant, pool.namespace)
         self._regions = self._resources(RegionProfile, None)
+        self._objectives = self._reflector(
+            Collection(OBJECTIVE_GROUP, OBJECTIVE_VERSION, "inferenceobjectives", pool.namespace),
+            priority_of,
+            required=False,
+        )
         self._nodes = NodeRegions(connection)
         self._nodes_missing = False
         self._pods: _Pods | None = None
@@ -83,7 +98,7 @@ class KubernetesSource:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                for reflector in (self._pools, self._policies, self._variants, self._regions):
+                for reflector in (self._pools, self._policies, self._variants, self._regions, self._objectives):
                     group.create_task(reflector.run())
                 group.create_task(self._assemble(group, publish))
         except ExceptionGroup as errors:
@@ -153,6 +168,7 @@ class KubernetesSource:
             variants=tuple(self._variants.objects[key] for key in sorted(self._variants.objects)),
             problems=tuple(problems),
             outdated_policies=self._policies.outdated,
+            priorities=dict(self._objectives.objects.values()),
         )
 
     def _resources(self, kind: type[R], namespace: str | None) -> Reflector[R]:
@@ -166,7 +182,9 @@ class KubernetesSource:
         *,
         label_selector: str = "",
         field_selector: str = "",
+        required: bool = True,
     ) -> Reflector[Any]:
+        """What is not required is not waited for, and may be refused for good."""
         return Reflector(
             self._connection,
             collection,
@@ -174,7 +192,7 @@ class KubernetesSource:
             self._changed.set,
             label_selector=label_selector,
             field_selector=field_selector,
-            refusal_ends=not self._started,
+            refusal_ends=required and not self._started,
             timing=self._timing,
             rng=self._rng,
         )
