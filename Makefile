@@ -69,6 +69,7 @@ drift: $(STAMP) ## Fail if a generated file is not what `make generate` writes
 bench: $(STAMP) ## Measure the picker and its models; results in build/bench/
 	@$(RUN) python bench/picker.py
 	@$(RUN) python bench/predict.py
+	@$(RUN) python bench/sessions.py
 
 .PHONY: clean
 clean: ## Remove build/ and .venv (the cache of built programs stays)

@@ -163,11 +163,11 @@ class Followed:
 
 
 def main() -> None:
-    """Measure in a child, print, and write the file if asked."""
+    """Measure the table in a child, print, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=1_000_000)
     parser.add_argument("--decisions", type=int, default=2_000)
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, default=Path("build/bench/sessions.json"))
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -178,9 +178,8 @@ def main() -> None:
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     result = {"machine": describe(), **found, "decision": decision}
     print(json.dumps(result, indent=2))
-    if arguments.output is not None:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
