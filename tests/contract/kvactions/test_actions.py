@@ -4,16 +4,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
-from e2e.stack import ENGINE_HEADER, MODEL, start_engine, start_picker, write_folder, write_regions
+from e2e.stack import ENGINE_HEADER, MODEL, PROFILE, start_engine, start_picker, write_folder, write_regions
 
+from heliotrope.engine import profiles
 from heliotrope_sim.demo.fleet import PickerPorts
+from heliotrope_sim.emulator import Emulator, EmulatorConfig, EngineConfig
 from heliotrope_sim.gateway.config import GatewayConfig
 from heliotrope_sim.gateway.process import Gateway
 from heliotrope_sim.sidecar import Sidecar, SidecarConfig
@@ -32,10 +34,10 @@ class Shared:
     ports: PickerPorts
     resources: Path
 
-    async def ask(self, name: str, session: str) -> tuple[str, int, dict[str, Any]]:
+    async def ask(self, name: str, session: str, prompt: str = PROMPT) -> tuple[str, int, dict[str, Any]]:
         """The engine that answered, what it had cached, and the chosen plan."""
         headers = {"x-request-id": name, "x-session-id": session}
-        body = {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8}
+        body = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "max_tokens": 8}
         async with httpx.AsyncClient(trust_env=False, timeout=60.0) as client:
             answer = await client.post(f"{self.url}/v1/chat/completions", json=body, headers=headers)
             assert answer.status_code == 200, answer.text
@@ -68,7 +70,7 @@ async def shared(folder: Path, intensities: Mapping[str, float]) -> AsyncIterato
             endpoints.append((engine, int(sidecar.url.rpartition(":")[2])))
         resources = folder / "resources"
         write_folder(resources, [engine for engine, _ in endpoints], intensities)
-        listed = [
+        endpoint_documents = [
             {
                 "name": engine.name,
                 "namespace": "default",
@@ -78,13 +80,18 @@ async def shared(folder: Path, intensities: Mapping[str, float]) -> AsyncIterato
             }
             for engine, port in endpoints
         ]
-        (resources / "endpoints.yaml").write_text(yaml.safe_dump({"endpoints": listed}))
-        picker, ports = await start_picker(folder, resources)
-        stack.push_async_callback(picker.stop)
-        gateway = await Gateway.start(GatewayConfig(pickers=(f"127.0.0.1:{ports.grpc}",)), directory=folder / "envoy")
-        stack.push_async_callback(gateway.stop)
-        await gateway.wait_for_pickers()
-        yield Shared(gateway.url, ports, resources)
+        (resources / "endpoints.yaml").write_text(yaml.safe_dump({"endpoints": endpoint_documents}))
+        yield await fronted(stack, folder, resources)
+
+
+async def fronted(stack: AsyncExitStack, folder: Path, resources: Path) -> Shared:
+    """A picker with these resources behind an Envoy."""
+    picker, ports = await start_picker(folder, resources)
+    stack.push_async_callback(picker.stop)
+    gateway = await Gateway.start(GatewayConfig(pickers=(f"127.0.0.1:{ports.grpc}",)), directory=folder / "envoy")
+    stack.push_async_callback(gateway.stop)
+    await gateway.wait_for_pickers()
+    return Shared(gateway.url, ports, resources)
 
 
 async def test_recompute_pull_local_hit_and_route_to_owner(tmp_path: Path) -> None:
@@ -112,3 +119,33 @@ async def test_recompute_pull_local_hit_and_route_to_owner(tmp_path: Path) -> No
             page = (await client.get(f"http://127.0.0.1:{stack.ports.admin}/metrics")).text
         for action in ("Recompute", "PeerTransfer", "LocalHit", "RouteToOwner"):
             assert f'heliotrope_kv_actions_total{{action="{action}"' in page, json.dumps(action)
+
+
+def listed(host: str, port: int, labels: Mapping[str, str]) -> str:
+    """`endpoints.yaml` of one engine."""
+    all_labels = {**labels, "heliotrope.io/region": "north", "app": "llm"}
+    endpoint = {"name": "small", "namespace": "default", "address": host, "port": str(port), "labels": all_labels}
+    return yaml.safe_dump({"endpoints": [endpoint]})
+
+
+async def test_what_was_evicted_is_reloaded(tmp_path: Path) -> None:
+    """An engine with room for one of two prompts, and host memory for both."""
+    model = replace(profiles.load(PROFILE), kv_capacity_tokens=4_096)
+    settings = {"offload": {"cpu": {"capacity_bytes": 10_000_000_000}}, "time_scale": 5.0, "max_model_len": 4_096}
+    config = EngineConfig.model_validate({"name": "small", "profile": PROFILE, "model": MODEL, **settings})
+    async with AsyncExitStack() as stack:
+        emulator = await stack.enter_async_context(Emulator(EmulatorConfig(engines=(config,)), models={"small": model}))
+        host, _, port = emulator.engines["small"].url.removeprefix("http://").partition(":")
+        resources = tmp_path / "resources"
+        write_folder(resources, [], {"north": 100.0})
+        labels = {"heliotrope.io/kv-offload": "cpu", "heliotrope.io/kv-offload-tokens": "1000000"}
+        (resources / "endpoints.yaml").write_text(listed(host, int(port), labels))
+        shared = await fronted(stack, tmp_path, resources)
+        first, second = "one " * 3_000, "two " * 3_000
+        assert (await shared.ask("a", "ann", first))[2]["kv_action"] == "Recompute"
+        await shared.ask("b", "bob", second)
+        _, cached, plan = await shared.ask("c", "cleo", first)
+        assert plan["kv_action"] == "OffloadReload"
+        assert cached > 0.9 * plan["cached_tokens"] > 2_000
+        assert plan["transfer_seconds"] > 0.0
+        assert plan["transfer_joules"] > 0.0
