@@ -27,11 +27,11 @@ class Endpoint:
     """Where the node's own exporters listen."""
     pod: str | None = None
     """The pod's name, by which a node's exporter knows who has which accelerator."""
+    key: str = field(init=False, compare=False, repr=False)
+    """Unique name among the endpoints of a pool: `namespace/name`."""
 
-    @property
-    def key(self) -> str:
-        """Unique name among the endpoints of a pool."""
-        return f"{self.namespace}/{self.name}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
     @property
     def host_port(self) -> str:

@@ -137,8 +137,10 @@ class Director:
         ctx.trace.ended(report.status, report.cause.value, report.first_s, report.ended_s, finished)
         self._metrics.finished(ctx.request, ctx.region, report, usage)
 
-    def _awake(self, states: Sequence[EndpointState]) -> list[EndpointState]:
-        return [s for s in states if s.metrics is None or s.metrics.asleep is not True]
+    def _awake(self, states: Sequence[EndpointState]) -> Sequence[EndpointState]:
+        """The same sequence where none sleeps: columns kept from one decision to the next know it by that."""
+        asleep = [s.metrics is not None and s.metrics.asleep is True for s in states]
+        return states if True not in asleep else tuple(s for s, a in zip(states, asleep, strict=True) if not a)
 
     def _route_unparsed(
         self, request: Request, states: Sequence[EndpointState], started_s: float, trace: RequestTrace
