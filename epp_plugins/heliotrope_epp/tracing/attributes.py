@@ -78,6 +78,21 @@ TOP_SCORES = Attribute("llm_d.epp.picker.top_scores", "double[]", "", "Their wei
 
 PICKER = Attribute("heliotrope.picker", "string", "", "The picker of the profile.", "carbon-picker")
 POLICY = Attribute("heliotrope.policy", "string", "", "The CarbonPolicy that decided or advised.", "green")
+POLICY_REVISION = Attribute("heliotrope.policy.revision", "string", "", "Its version.", "generation 3")
+SERVICE_CLASS = Attribute("heliotrope.policy.class", "string", "", "The policy's class that it belongs to.", "batch")
+DEMAND_EVENT = Attribute(
+    "heliotrope.policy.event", "string", "", "The demand-response event whose objective held.", "evening"
+)
+REFUSED_OVERRIDES = Attribute(
+    "heliotrope.policy.refused",
+    "string[]",
+    "",
+    "What it asked for by header and did not get, with the reason.",
+    "[regions: not allowed …]",
+)
+RELAXED = Attribute(
+    "heliotrope.policy.relaxed", "string[]", "", "Limits that gave way to the promise.", "[power headroom]"
+)
 ENFORCED = Attribute("heliotrope.enforced", "boolean", "", "Whether the policy's answer was followed.", "true")
 ARM = Attribute("heliotrope.arm", "string", "", "`policy`, `holdout` (kept blind to carbon) or `unsteered`.", "policy")
 OUTCOME = Attribute("heliotrope.outcome", "string", "", "How the policy's decision ended.", "within-slo")
@@ -260,7 +275,8 @@ ORCHESTRATION = SpanType(
     "gateway.request_orchestration",
     REQUEST.name,
     (
-        MODEL, REQUEST_ID, TARGET_MODEL, POLICY, ENFORCED, ARM, OUTCOME, DECIDED_BY, REASON, REJECTION, DROPPED_TERMS,
+        MODEL, REQUEST_ID, TARGET_MODEL, POLICY, POLICY_REVISION, SERVICE_CLASS, DEMAND_EVENT, REFUSED_OVERRIDES,
+        RELAXED, ENFORCED, ARM, OUTCOME, DECIDED_BY, REASON, REJECTION, DROPPED_TERMS,
         SESSION_MOVEMENT, SESSION_BECAUSE, SESSION_TURNS, SESSION_PREVIOUS, SESSION_GATE_VALUE, SESSION_GATE_THRESHOLD,
         CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT,
         PROMPT_TOKENS, CACHED_TOKENS, KV_ACTION, KV_SOURCE, KV_TRANSFER_SECONDS, KV_TRANSFER_JOULES,

@@ -176,8 +176,14 @@ def _avoided_joules(prompt_tokens: int, cached_tokens: float, destination: Desti
 
 
 def _of_decision(decision: Decision, destination: Destination | None) -> Values:
+    provenance = decision.policy.provenance
     values: dict[a.Attribute, a.Value | None] = {
         a.POLICY: decision.policy.name,
+        a.POLICY_REVISION: decision.policy.revision or None,
+        a.SERVICE_CLASS: provenance.service_class,
+        a.DEMAND_EVENT: provenance.event,
+        a.REFUSED_OVERRIDES: tuple(f"{override.value}: {reason}" for override, reason in provenance.refused),
+        a.RELAXED: tuple(limit.value for limit in decision.relaxed),
         a.OUTCOME: decision.outcome.value,
         a.DECIDED_BY: decision.decided_by,
         a.DROPPED_TERMS: tuple(f"{term.value}: {reason}" for term, reason in decision.dropped_terms.items()),

@@ -23,7 +23,7 @@ from tests.unit.epp.tracing.bench import (
 )
 
 from heliotrope.cache.session_rules import SessionMode, SessionRules
-from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.decide.policy import Comparison, DecisionPolicy, DemandEvent, Objective, ServiceClass
 from heliotrope_epp.outcomes.energy import RequestEnergy
 from heliotrope_epp.tracing import attributes as a
 from heliotrope_epp.tracing.settings import TracingSettings
@@ -390,7 +390,33 @@ def everything() -> list[ReadableSpan]:
         if lost.ctx is not None:
             bench.director.done(lost.ctx, report(None, cause=Cause.DISCONNECTED))
         spans += bench.spans()
-    return spans + kept_session() + pulled()
+    return spans + kept_session() + pulled() + resolved()
+
+
+def resolved() -> list[ReadableSpan]:
+    """Two requests of a class, during an event, that ask for too much; the only region has had its share."""
+    policy = replace(
+        POLICY,
+        revision="generation 3",
+        classes=(ServiceClass("batch"),),
+        events=(DemandEvent("evening", 0.0, 1e10),),
+        event_comparison=Comparison(Objective.LEXICOGRAPHIC),
+        largest_region_share=0.1,
+        allowed_regions=frozenset({"clean"}),
+    )
+    bench = Bench(policy=policy)
+    for model in ("one", "another"):  # so that they are two sessions
+        wishes = {"x-heliotrope-class": "batch", "x-heliotrope-regions": "dirty"}
+        bench.send(Gateway(chat(model=model), given=wishes))
+    return bench.spans()
+
+
+def test_a_decision_says_where_its_settings_came_from() -> None:
+    attributes = [dict(span.attributes or {}) for span in resolved() if span.name == a.ORCHESTRATION.name][1]
+    assert attributes[a.POLICY_REVISION.name] == "generation 3"
+    assert (attributes[a.SERVICE_CLASS.name], attributes[a.DEMAND_EVENT.name]) == ("batch", "evening")
+    assert attributes[a.REFUSED_OVERRIDES.name] == ("regions: not allowed by the policy",)
+    assert attributes[a.RELAXED.name] == ("largest region share",)
 
 
 def kept_session() -> list[ReadableSpan]:
