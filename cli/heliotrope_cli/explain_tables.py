@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from heliotrope.cache.action import KvAction
 from heliotrope.decide.recorded import Candidate, CarbonDecision, Profile, Recorded
 from heliotrope_cli.explain_text import why_lost
 from heliotrope_cli.quantities import UNKNOWN, grams, intensity, joules, plain, seconds, shown, with_error
@@ -33,7 +34,7 @@ def ranked(decision: CarbonDecision) -> Sequence[Candidate]:
 
 def candidate_table(decision: CarbonDecision) -> Table:
     """One row per candidate; ± is one standard deviation."""
-    with_action = any(c.kv_action for c in decision.candidates)
+    with_action = any(c.kv_action not in (None, KvAction.RECOMPUTE) for c in decision.candidates)
     with_sources = any("learned" in c.sources.values() for c in decision.candidates)
     more = f", {decision.candidates_omitted} more not shown" if decision.candidates_omitted else ""
     table = Table(title=f"Candidates{more}")

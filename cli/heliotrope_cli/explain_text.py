@@ -16,6 +16,7 @@ from heliotrope.decide.recorded import (
     Recorded,
     Session,
 )
+from heliotrope_cli.explain_kv import kv_sentence
 from heliotrope_cli.explain_policy import limits as fleet_limits
 from heliotrope_cli.explain_policy import percent, settings, why_limited
 from heliotrope_cli.quantities import UNKNOWN, grams, joules, plain, seconds, shown, with_error
@@ -199,6 +200,9 @@ def _decision_lines(decision: CarbonDecision) -> list[str]:
         lines += [f"Left out: {shown(term)}, because {shown(why)}." for term, why in decision.dropped_terms.items()]
     if decision.session is not None:
         lines.append(_session(decision.session))
+    kv = kv_sentence(decision.winner)
+    if kv is not None:
+        lines.append(kv)
     if decision.request_class:
         lines.append(f"Arm {shown(decision.arm)}, class {shown(decision.request_class)}.")
     return lines
