@@ -53,6 +53,11 @@ def resolve(resources: Resources, pool: PoolRef | None, profiles: Mapping[str, E
     variants = _resolved_variants(resources.variants, regions, profiles, problems)
     claims = _claims(resources.regions, problems)
     holding, losers = effective_policy(resources.policies, pool)
+    if holding is not None and _waits_for_events(holding):
+        problems.append(
+            f"CarbonPolicy {_qualified(holding)}: spec.demandResponse: only planned events reach the picker, so its "
+            f"weights or objective never hold"
+        )
     return World(
         endpoints=resources.endpoints,
         traits={
@@ -77,6 +82,13 @@ def effective_policy(
     """
     attached = sorted((policy for policy in policies if _attaches(policy, pool)), key=_precedence)
     return (attached[0], tuple(attached[1:])) if attached else (None, ())
+
+
+def _waits_for_events(policy: CarbonPolicy) -> bool:
+    response = policy.spec.demand_response
+    if response is None or response.events is not None:
+        return False
+    return response.weights is not None or response.objective is not None
 
 
 def _attaches(policy: CarbonPolicy, pool: PoolRef | None) -> bool:

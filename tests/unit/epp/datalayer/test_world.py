@@ -4,10 +4,14 @@ import itertools
 from typing import Any
 
 import pytest
+from tests.support.resource_documents import workload_variant
 from tests.unit.epp.datalayer.objects import endpoint, policy, region, variant
 
+from heliotrope.api.documents import parse
+from heliotrope.api.v1alpha1 import WorkloadVariant
 from heliotrope.decide.candidates import Embodied
 from heliotrope.engine import profiles
+from heliotrope_epp.datalayer.kubernetes.source import _typed
 from heliotrope_epp.datalayer.resources import PoolRef, Resources
 from heliotrope_epp.datalayer.world import effective_policy, resolve
 
@@ -200,11 +204,19 @@ def test_a_folder_is_a_pool_of_its_own_and_goes_by_namespace_and_name() -> None:
 
 
 def test_what_this_version_cannot_honour_is_said() -> None:
+    response = {"prometheus": {"url": "http://p:9090", "query": "limit"}, "weights": {"energy": "1"}}
+    asking = policy("a", demandResponse=response)
     engines = [endpoint("a" * (i + 1), {"llm-d.ai/engine-type": kind}) for i, kind in enumerate(("sglang", "triton"))]
 
-    world = resolve(Resources(endpoints=tuple(engines)), POOL, PROFILES)
+    world = resolve(Resources(endpoints=tuple(engines), policies=(asking,)), POOL, PROFILES)
 
-    assert world.problems == ("endpoint llm/aa: label llm-d.ai/engine-type: 'triton' is read as vllm",)
+    assert world.problems == (
+        (
+            "CarbonPolicy llm/a: spec.demandResponse: only planned events reach the picker, so its weights or objective "
+            "never hold"
+        ),
+        "endpoint llm/aa: label llm-d.ai/engine-type: 'triton' is read as vllm",
+    )
 
 
 def test_equal_engines_of_several_variants_are_one_object() -> None:
@@ -218,3 +230,28 @@ def test_equal_engines_of_several_variants_are_one_object() -> None:
     assert first is not None
     assert first.max_num_seqs == 16
     assert first is second
+
+
+def test_priorities_and_power_limits_reach_decisions() -> None:
+    document = workload_variant()
+    document["spec"] |= {"endpointSelector": {"matchLabels": {"app": "llama"}}}
+    document["metadata"]["namespace"] = "llm"
+    document["status"] = {"chosenPower": [{"role": "both", "watts": 450}]}
+    stated = parse(document)
+    assert isinstance(stated, WorkloadVariant)
+    resources = Resources(endpoints=(endpoint("a", {"app": "llama"}),), variants=(stated,), priorities={"nightly": -5})
+
+    world = resolve(resources, POOL, PROFILES)
+
+    assert world.priorities == {"nightly": -5}
+    assert world.traits["llm/a"].power_limit_watts == 450.0
+
+
+def test_of_a_variants_status_only_the_chosen_power_is_followed() -> None:
+    document = workload_variant()
+    document["status"] = {"desiredReplicas": 3, "chosenPower": [{"role": "both", "watts": 450}]}
+    typed = _typed(document, WorkloadVariant)
+    assert typed.status is not None
+    assert (typed.status.desired_replicas, typed.status.chosen_power[0].watts) == (None, 450)
+    document["status"] = {"desiredReplicas": 3}
+    assert _typed(document, WorkloadVariant).status is None
