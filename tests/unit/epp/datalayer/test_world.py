@@ -212,8 +212,8 @@ def test_what_this_version_cannot_honour_is_said() -> None:
 
     assert world.problems == (
         (
-            "CarbonPolicy llm/a: spec.demandResponse: only planned events reach the picker, so its weights or objective "
-            "never hold"
+            "CarbonPolicy llm/a: spec.demandResponse: only planned events reach the picker, so its weights or "
+            "objective never hold"
         ),
         "endpoint llm/aa: label llm-d.ai/engine-type: 'triton' is read as vllm",
     )
