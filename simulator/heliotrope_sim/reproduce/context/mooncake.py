@@ -1,6 +1,5 @@
 """The Mooncake conversation trace as sessions: turns are chained where one's prompt goes on from another's."""
 
-import csv
 from functools import cache
 
 import numpy as np
@@ -8,44 +7,24 @@ import numpy as np
 from heliotrope.units import seconds_from_milliseconds
 from heliotrope_sim.data import data_file
 from heliotrope_sim.reproduce.context.workload import SIGMA_OUTPUT_ESTIMATE, Workload, qualities
+from heliotrope_sim.workload.conversations import ChainedRequest, load_chains, predecessors
 
 FILE = "mooncake-fast25/conversation_chains.csv"
-MIN_SHARED_BLOCKS = 2
-"""The first block is a system prompt that nearly all requests share."""
 
 
 @cache
-def _rows() -> tuple[tuple[int, int, int, int, int], ...]:
-    with data_file(FILE).open(encoding="utf-8", newline="") as file:
-        reader = csv.reader(file)
-        next(reader)
-        return tuple(tuple(map(int, row)) for row in reader)  # type: ignore[misc]
+def _rows() -> tuple[ChainedRequest, ...]:
+    return load_chains(data_file(FILE))
 
 
 def chains() -> tuple[list[int], list[int]]:
-    """Of each request, its session and its predecessor in it or -1.
-
-    A request continues its parent if it shares all of the parent's 512-token blocks but perhaps the last, which the
-    answer fills up, and is no shorter. Where two continue the same one, the first does and the second opens a session.
-    """
-    rows = _rows()
+    """Of each request, its session and its predecessor in it or -1, as `predecessors` has it."""
+    before = predecessors(_rows())
     session: list[int] = []
-    before: list[int] = []
-    continued: set[int] = set()
     opened = 0
-    for _, input_length, _, parent, shared in rows:
-        blocks = -(-rows[parent][1] // 512) if parent >= 0 else 0
-        goes_on = (
-            parent >= 0
-            and parent not in continued
-            and shared >= max(MIN_SHARED_BLOCKS, blocks - 1)
-            and rows[parent][1] <= input_length
-        )
-        if goes_on:
-            continued.add(parent)
-        before.append(parent if goes_on else -1)
-        session.append(session[parent] if goes_on else opened)
-        opened += not goes_on
+    for parent in before:
+        session.append(session[parent] if parent >= 0 else opened)
+        opened += parent < 0
     return session, before
 
 
