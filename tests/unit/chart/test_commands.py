@@ -46,6 +46,10 @@ def listening(found: Object) -> dict[str, int]:
             {"secure_serving": True, "trainer_url": "http://trainer:8000"},
         ),
         (
+            {"sessions": {"gate": {"configMap": {"name": "session-gate"}}}},
+            {"secure_serving": True, "session_gate": Path("/etc/heliotrope/gate/gate")},
+        ),
+        (
             {"energy": {"port": 9400}},
             {"secure_serving": True, "energy_port": 9400, "energy_path": "/metrics"},
         ),
@@ -64,6 +68,7 @@ def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, An
         "grpc_port": ports["grpc-ext-proc"],
         "health_port": ports["grpc-health"],
         "metrics_port": ports["http-metrics"],
+        "max_sessions": 1_000_000,
         "learn": True,
         "state_dir": Path(mounts["learned"]),
         "meter": True,

@@ -191,6 +191,24 @@ def test_pickers_learn_by_themselves_at_a_trainer_or_not_at_all(chart: Chart) ->
     assert "learned" not in volumes
 
 
+def test_pickers_take_a_gate_of_sessions_from_a_volume(chart: Chart) -> None:
+    def spec(sessions: dict[str, Any]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+        found = pod(chart.objects(POOL | {"picker": {"sessions": sessions}}), "heliotrope-picker")
+        only = found["containers"][0]
+        mounts = {mount["name"]: mount for mount in only["volumeMounts"]}
+        words = [each for each in only["args"] if "session" in each]
+        return words, mounts, {volume["name"]: volume for volume in found["volumes"]}
+
+    words, mounts, volumes = spec({})
+    assert words == ["--max-sessions=1000000"]
+    assert "gate" not in mounts | volumes
+    gate = {"configMap": {"name": "session-gate"}}
+    words, mounts, volumes = spec({"max": 5_000, "gate": gate})
+    assert words == ["--max-sessions=5000", f"--session-gate={mounts['gate']['mountPath']}/gate"]
+    assert volumes["gate"] == {"name": "gate"} | gate
+    assert spec({"max": 0, "gate": gate})[0] == ["--max-sessions=0"]
+
+
 def test_pickers_meter_energy_at_nodes_exporters(chart: Chart) -> None:
     def words(values: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
         objects = chart.objects(POOL | values)

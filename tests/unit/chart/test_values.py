@@ -44,6 +44,7 @@ def test_accepted(chart: Chart, values: dict[str, Any]) -> None:
         ({"picker": {"image": {"digest": "latest"}}}, "/picker/image/digest"),
         ({"picker": {"image": {"tag": "1"}}}, "tag"),
         ({"picker": {"learning": {"trainerUrl": "trainer:8000"}}}, "/picker/learning/trainerUrl"),
+        ({"picker": {"sessions": {"max": -1}}}, "/picker/sessions/max"),
         ({"trainer": {"replicas": 2}}, "replicas"),
         ({"tracing": {"endpoint": "collector:4317"}}, "/tracing/endpoint"),
         ({"tracing": {"protocol": "http/json"}}, "/tracing/protocol"),
