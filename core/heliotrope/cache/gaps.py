@@ -36,6 +36,16 @@ class ReturnTimes:
         rate: Column = gained / np.maximum(waiting, 1e-12) / np.diff(EDGES)
         return rate
 
+    def after(self, seconds: float) -> "ReturnTimes":
+        """The same of a session that has not returned for so long, counted from then on."""
+        if seconds <= 0.0:
+            return self
+        gone = self.probability(seconds)
+        if gone >= 1.0:
+            return ReturnTimes(np.zeros(len(EDGES)))
+        later = np.interp(EDGES + seconds, EDGES, self.by)
+        return ReturnTimes(np.clip((later - gone) / (1.0 - gone), 0.0, 1.0))
+
     def probability(self, seconds: float) -> float:
         """Of a return within a time."""
         return float(np.interp(seconds, EDGES, self.by))

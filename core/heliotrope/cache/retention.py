@@ -72,8 +72,10 @@ def retention(
     others: ReturnTimes,
     lru: float,
     longest_seconds: float,
+    *,
+    held_seconds: float = 0.0,
 ) -> Retention:
-    """How long to hold the prefix of a turn that has just ended.
+    """How long to hold the prefix of a turn that has ended, from now on.
 
     Args:
         engine: what computes it.
@@ -81,15 +83,16 @@ def retention(
         times: when the session's next turn is expected.
         others: the same of all sessions, for the worth of the memory.
         lru: `lru_seconds` of the endpoint; NaN: unknown, and so is the answer.
-        longest_seconds: as the policy allows; 0: nothing is held.
+        longest_seconds: as the policy allows, from the turn's end; 0: nothing is held.
+        held_seconds: since the turn's end. Asked again while it is held, the answer falls with pressure, to 0: release.
     """
-    if tokens <= 0.0 or longest_seconds <= 0.0:
+    if tokens <= 0.0 or longest_seconds <= held_seconds:
         return Retention(0.0, 0.0, lru)
     joules = recompute(engine, 0.0, tokens).joules
     price = price_joules_per_token_second(joules / tokens, lru, others)
     if not isfinite(price):
         return UNKNOWN_RETENTION
-    return best_time(times, joules, price * tokens, lru, longest_seconds)
+    return best_time(times.after(held_seconds), joules, price * tokens, lru, longest_seconds - held_seconds)
 
 
 def best_time(

@@ -129,9 +129,13 @@ class ApproxPrefixCacheProducer:
 
     def forget(self, endpoint_key: str) -> None:
         """The endpoint is gone or lost its cache."""
+        self.cleared(endpoint_key)
+        self.believer.forget(endpoint_key)
+
+    def cleared(self, endpoint_key: str) -> None:
+        """The same engine has emptied its cache: what was learned of it holds."""
         self._index.forget(endpoint_key)
         self._lower.forget(endpoint_key)
-        self.believer.forget(endpoint_key)
 
     def stats(self) -> PrefixIndexStats:
         """Sizes now, for metrics and debugging."""

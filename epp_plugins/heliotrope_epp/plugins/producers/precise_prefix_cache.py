@@ -168,7 +168,8 @@ class PrecisePrefixCacheProducer:
         """What an engine tells of its cache."""
         for event in events:
             if isinstance(event, Cleared):
-                self.forget(endpoint)
+                self._index.cleared(endpoint)
+                self._texts.cleared(endpoint)
                 continue
             tier = TIERS.get(None if event.medium is None else event.medium.lower())
             if tier is None:
