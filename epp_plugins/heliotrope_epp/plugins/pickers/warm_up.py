@@ -16,7 +16,7 @@ from heliotrope_epp.plugins.pickers.carbon import candidates_of
 
 
 def warm_up(engine: EngineModel) -> None:
-    """Estimate a request at an endpoint that does not exist, and a pull; takes seconds where no machine code is kept."""
+    """Estimate a request at an endpoint that does not exist, and a pull; takes seconds without kept machine code."""
     state = EndpointState(Endpoint("warm-up", "", "", 0), Traits(engine=engine))
     options = Options.at((state,), [0.0], now_s=0.0, stale_after_s=1.0)
     request = RequestProfile("warm-up", engine.model, prompt_tokens=1, expected_output_tokens=1.0, streaming=False)
