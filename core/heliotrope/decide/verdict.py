@@ -25,7 +25,7 @@ class Because(StrEnum):
     PIN = "pinned by the policy"
     GATE = "the gate expects more from staying"
     HELD_OUT = "held out: blind to carbon and sessions"
-    GONE = "previous endpoint is gone"
+    GONE = "previous endpoint is gone or not offered"
     INFEASIBLE = "previous endpoint breaks a constraint"
     NO_CACHE = "previous endpoint caches nothing of it any more"
     MODE_OFF = "the policy turns the gate off"

@@ -141,7 +141,11 @@ async def test_a_region_that_disappears_in_the_middle_of_a_session(tmp_path: Pat
         engine, request_id = await chat.turn()
         assert engine == "engine-south"
         found = await verdict(stack, request_id)
-        assert (found["movement"], found["because"], found["turns"]) == ("moved", "previous endpoint is gone", 1)
+        assert (found["movement"], found["because"], found["turns"]) == (
+            "moved",
+            "previous endpoint is gone or not offered",
+            1,
+        )
         engine, request_id = await chat.turn()
         assert engine == "engine-south"
         assert (await verdict(stack, request_id))["movement"] == "stayed"
