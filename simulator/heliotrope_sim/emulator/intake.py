@@ -1,5 +1,6 @@
 """From a parsed request to what the engine gets: the answer's length, the images, the KV that others have."""
 
+import asyncio
 import itertools
 from collections.abc import Sequence
 
@@ -96,13 +97,18 @@ class Intake:
                 for placed in prompt.images
             ],
         )
-        images = await self._images(body, prompt, hashes, reader)
         hold_ns, pull = None, None
         if transfer is not None:
             asked = read_kv(body.kv_transfer_params)
             if asked.remote_decode and transfer.config.produces:
                 hold_ns = transfer.source.hold_ns
             pull = await transfer.pulls.kv(asked, len(prompt.tokens), hashes, reader)
+        try:
+            images = await self._images(body, prompt, hashes, 0 if pull is None else pull.external.tokens, reader)
+        except asyncio.CancelledError:
+            if pull is not None and transfer is not None:
+                transfer.pulls.let_go(pull)
+            raise
         request = Request(
             str(next(self._serial)),
             len(prompt.tokens),
@@ -120,15 +126,19 @@ class Intake:
             self._transfer.pulls.decline(read_kv(body.kv_transfer_params), reader)
 
     async def _images(
-        self, body: GenerationRequest, prompt: Prompt, hashes: Sequence[int], reader: str
+        self, body: GenerationRequest, prompt: Prompt, hashes: Sequence[int], pulled_tokens: int, reader: str
     ) -> list[ImageInput]:
-        """The images of a prompt, with what loading those costs that an encoder has and this engine lacks."""
+        """The images of a prompt, with what loading those costs that an encoder has and this engine lacks.
+
+        Those whose KV is cached, or pulled, are not lacked.
+        """
         engine = self._driver.engine
         if not prompt.images or engine.encoder is None:
             return []
         loads: dict[str, tuple[int, int]] = {}
         if self._transfer is not None and body.ec_transfer_params:
-            covered = engine.kv.match(hashes, len(hashes)) * engine.kv.block_size
+            cached = engine.kv.match(hashes, len(hashes)) * engine.kv.block_size
+            covered = max(cached, pulled_tokens)
             needed = {
                 placed.image.mm_hash: placed.image.tokens
                 for placed in prompt.images

@@ -69,8 +69,6 @@ class Proxy:
             if answer.failed:
                 return answer.response()
             raise unreachable("prefill", "the answer is not a JSON object")
-        # Embeddings are in the KV cache by now.
-        body = {key: value for key, value in body.items() if key != bodies.EC_PARAMS}
         return await self._decoded(request, bodies.decode(body, asked), request_id, bodies.cached_tokens(asked))
 
     async def _prefilled(self, request: web.Request, prefiller: str, body: bodies.Body, request_id: str) -> Whole:
