@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -26,13 +26,15 @@ class Workers:
         self._progress = progress
 
     def map(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """The results in the order of the tasks.
+        """The results in the order of the tasks. Where there is no terminal for a bar, a line tells of each call.
 
         Args:
             name: on the bar.
             function: of a module, so that another process finds it.
             tasks: picklable.
         """
+        if not self._progress.console.is_terminal:
+            self._progress.console.print(f"{name}: {len(tasks)} parts", highlight=False)
         bar = self._progress.add_task(name, total=len(tasks))
         if self._pool is None:
             results = []
@@ -41,12 +43,9 @@ class Workers:
                 self._progress.advance(bar)
             return results
         futures: list[Future[Result]] = [self._pool.submit(function, task) for task in tasks]
-        open_ = set(futures)
-        while open_:
-            done, open_ = wait(open_, return_when=FIRST_COMPLETED)
-            for future in done:
-                future.result()
-                self._progress.advance(bar)
+        for future in as_completed(futures):
+            future.result()
+            self._progress.advance(bar)
         return [future.result() for future in futures]
 
 

@@ -28,8 +28,8 @@ WAN = DEFAULT_LINKS[LinkClass.WAN]
 NETWORK_JOULES_PER_BIT = (2e-9, 1e-8, WAN.network_joules_per_bit, 2e-7)
 BYTES_PER_SECOND = (1.25e8, WAN.bytes_per_second, 1.25e10)
 """1, 10 and 100 Gbit/s for one pull."""
-SESSIONS_PER_REPLICA = (16.0, 64.0, 256.0)
-"""16: what κ = 6 implies as a batch (appendix A: 5 to 17 sequences)."""
+SESSIONS_PER_REPLICA = (16.0, 64.0)
+"""16: what κ = 6 implies as a batch (appendix A: 5 to 17 sequences); 64: one replica of each model in most pools."""
 A100 = 1
 
 

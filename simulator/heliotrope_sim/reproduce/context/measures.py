@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from heliotrope.carbon.bootstrap import Interval, block_bootstrap, relative_change
 from heliotrope_sim.reproduce.context.profiles import MODEL_OF, MODELS, Floats, Indices
 from heliotrope_sim.reproduce.context.replay import Log
-from heliotrope_sim.reproduce.context.tasks import Stretch, workload_of
+from heliotrope_sim.reproduce.context.tasks import Hour, Stretch, workload_of
 
 Bools = NDArray[np.bool_]
 RESAMPLES = 1_000
@@ -28,6 +28,8 @@ class Ground:
     output_tokens: Floats
     quality: Floats
     turns_of_session: Indices
+    drawn: Indices
+    """(S,) what a bootstrap draws together: a session, or all replays of one at several hours."""
 
     @classmethod
     def of(cls, stretches: Sequence[Stretch]) -> "Ground":
@@ -43,6 +45,7 @@ class Ground:
             output_tokens=np.concatenate([w.output_tokens for w in workloads]),
             quality=np.concatenate([w.quality for w in workloads]),
             turns_of_session=np.bincount(session, minlength=int(offsets[-1])),
+            drawn=_drawn(stretches, [w.sessions for w in workloads]),
         )
 
     @property
@@ -66,6 +69,21 @@ class Ground:
         return sessions[self.session]
 
 
+def _drawn(stretches: Sequence[Stretch], sessions: Sequence[int]) -> Indices:
+    """Every hour that the trace is put at has the same sessions; stretches of other kinds have their own."""
+    numbered: list[Indices] = []
+    trace: Indices | None = None
+    count = 0
+    for stretch, n in zip(stretches, sessions, strict=True):
+        own = trace if isinstance(stretch, Hour) and trace is not None else np.arange(count, count + n)
+        if own is not trace:
+            count += n
+        if isinstance(stretch, Hour):
+            trace = own
+        numbered.append(own)
+    return np.concatenate(numbered)
+
+
 class Arm(Log):
     """The logs of one policy over the stretches of a ground."""
 
@@ -77,9 +95,10 @@ class Arm(Log):
 
 def change(ground: Ground, a: Floats, b: Floats, seed: int, sessions: Bools | None = None) -> Interval:
     """Total of a over total of b, less one, with its interval over sessions; of some sessions or all."""
-    values = np.stack([ground.by_session(a), ground.by_session(b)], axis=1)
-    chosen = values if sessions is None else values[sessions]
-    return block_bootstrap(chosen, relative_change, resamples=RESAMPLES, seed=seed)
+    chosen = np.ones(ground.sessions, dtype=np.bool_) if sessions is None else sessions
+    drawn = np.unique(ground.drawn[chosen], return_inverse=True)[1]
+    columns = [np.bincount(drawn, weights=ground.by_session(each)[chosen]) for each in (a, b)]
+    return block_bootstrap(np.stack(columns, axis=1), relative_change, resamples=RESAMPLES, seed=seed)
 
 
 def saving(ground: Ground, ours: Arm, theirs: Arm, seed: int, sessions: Bools | None = None) -> Interval:

@@ -56,7 +56,7 @@ def saving_rows(c: Compared, note: str) -> list[Row]:
                 paper,
                 found,
                 holds=above_zero(found, quick=c.quick),
-                note=f"{note}; holds if ours emits less",
+                note=f"{note}; holds if ours emits less; {_placed(c, baseline)}",
             )
         )
     order = sorted(PAPER_ORDER, key=c.grams, reverse=True)
@@ -73,6 +73,17 @@ def saving_rows(c: Compared, note: str) -> list[Row]:
         )
     )
     return rows
+
+
+def _placed(c: Compared, baseline: str) -> str:
+    """What two policies differ in, in figures of the same run."""
+    single = float((c.ground.turns_of_session == 1).mean())
+    ours, theirs = c.arms[CCAR], c.arms[baseline]
+    return (
+        f"{single:.0%} of the sessions have one turn; history recomputed {recomputed_share(c.ground, ours):.1%} "
+        f"against {recomputed_share(c.ground, theirs):.1%}, turns in the cleanest region {ours.cleanest.mean():.1%} against "
+        f"{theirs.cleanest.mean():.1%}"
+    )
 
 
 def _why_order(c: Compared, order: list[str]) -> str:

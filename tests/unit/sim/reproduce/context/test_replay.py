@@ -8,6 +8,7 @@ from heliotrope.cache.ccar import TokenRatios
 from heliotrope.cache.gate_features import FEATURES
 from heliotrope.cache.links import DEFAULT_LINKS, LinkClass
 from heliotrope_sim.reproduce.context.branches import Collect, collect
+from heliotrope_sim.reproduce.context.measures import Ground, change
 from heliotrope_sim.reproduce.context.policies import (
     CARBON_AFFINITY,
     CCAR,
@@ -172,3 +173,15 @@ def test_a_policy_that_has_nothing_feasible_says_so() -> None:
     for policy in (*POLICIES.values(), Ccar()):
         assert policy(workload, nothing).deployment == -1
     assert math.isnan(views[0].session.ended_seconds)
+
+
+def test_replays_of_one_session_at_several_hours_are_drawn_together() -> None:
+    hours = (Hour(438, 3, 2.0), Hour(450, 3, 2.0))
+    ground = Ground.of((SMALL, *hours))
+    n, trace = workload_of(SMALL).sessions, workload_of(hours[0]).sessions
+    assert ground.sessions == n + 2 * trace
+    assert len(set(ground.drawn.tolist())) == n + trace
+    np.testing.assert_array_equal(ground.drawn[n : n + trace], ground.drawn[n + trace :])
+    twice = np.ones(len(ground.session))
+    found = change(ground, 2.0 * twice, twice, 1)
+    assert (found.estimate, found.blocks) == (1.0, n + trace)
