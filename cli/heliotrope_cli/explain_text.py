@@ -163,8 +163,11 @@ def _because(decision: CarbonDecision) -> str:
         case "session" if decision.session is not None:
             return f"to keep its session there: {shown(decision.session.because)}"
         case "shortest TTFT":
-            shortest = seconds(winner.ttft_seconds)
-            return f"as best effort: no endpoint keeps the promise, and its TTFT of {shortest} is shortest"
+            known = [c.ttft_seconds for c in others if c.ttft_seconds is not None]
+            first = winner.ttft_seconds is None or all(winner.ttft_seconds <= other for other in known)
+            which = "shortest" if first else "among those that the estimate cannot tell from the shortest"
+            took = seconds(winner.ttft_seconds)
+            return f"as best effort: no endpoint keeps the promise, and its TTFT of {took} is {which}"
     return f"by {shown(by)}"
 
 

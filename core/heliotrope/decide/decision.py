@@ -11,7 +11,7 @@ from heliotrope.carbon.arms import Arm
 from heliotrope.carbon.signal import Freshness
 from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
 from heliotrope.decide.choose import Choice, choose, choose_blind, terms_in_use
-from heliotrope.decide.draw import seed_of
+from heliotrope.decide.draw import drawn, seed_of
 from heliotrope.decide.estimate import Estimates, estimate
 from heliotrope.decide.explanation import explanation
 from heliotrope.decide.feasible import Feasibility, Limit, feasibility, relaxations
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     UNKNOWN_LATENCY = "unknown-latency"
     """No candidate's latency is known; one was chosen by score."""
     BEST_EFFORT = "best-effort"
-    """No known candidate meets the latency SLO; the shortest TTFT was chosen."""
+    """No known candidate meets the latency SLO; the shortest TTFT was chosen, as far as estimates can tell."""
     NOTHING_FEASIBLE = "nothing-feasible"
     """Region, quality or capacity rule out every candidate."""
 
@@ -145,7 +145,7 @@ def _decided(
     winner: int | None = None
     decided_by, dropped = "constraints", {}
     if outcome is Outcome.BEST_EFFORT:
-        winner = int(np.argmin(np.where(eligible, estimates.ttft_seconds, np.inf)))
+        winner = _soonest(request, candidates, estimates, eligible, policy, standing)
         decided_by = "shortest TTFT"
     elif outcome is not Outcome.NOTHING_FEASIBLE:
         choice = _chosen(request, candidates, policy, now_unix_s, estimates, risks, eligible, assignment.arm, standing)
@@ -169,6 +169,28 @@ def _decided(
         risk=risks,
         standing=standing,
     )
+
+
+def _soonest(
+    request: RequestProfile,
+    candidates: Candidates,
+    estimates: Estimates,
+    eligible: BoolColumn,
+    policy: DecisionPolicy,
+    standing: Standing,
+) -> int:
+    """The shortest TTFT; of those that its estimate cannot tell apart, as many as the policy draws are compared.
+
+    Overload is when pickers with one old view do most harm by all sending to the same endpoint.
+    """
+    ttft = np.where(eligible, estimates.ttft_seconds, np.inf)
+    shortest = int(np.argmin(ttft))
+    near = np.flatnonzero(ttft * (1.0 - np.minimum(estimates.ttft_relative_error, 1.0)) <= ttft[shortest])
+    if not 0 < policy.choices < len(near):
+        return shortest
+    seed = seed_of(request.request_id, standing.draw_seed)
+    rows = near[drawn([candidates.endpoints[row] for row in near.tolist()], seed, policy.choices)]
+    return int(rows[np.argmin(ttft[rows])])
 
 
 def _chosen(

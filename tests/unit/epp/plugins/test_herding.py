@@ -1,7 +1,9 @@
 """Pickers that share an old view spread out; one that is alone loses nothing by the default."""
 
+from dataclasses import replace
+
 import pytest
-from tests.support.herding import Herd, simulate
+from tests.support.herding import BY_LATENCY, Herd, simulate
 
 HERD = Herd(pickers=4, endpoints=8, requests_per_scrape=24, scrapes=2)
 
@@ -16,3 +18,10 @@ def test_pickers_with_an_old_view_herd_less_with_two_choices() -> None:
 def test_one_picker_knows_what_it_sends(choices: int) -> None:
     alone = Herd(pickers=1, endpoints=8, requests_per_scrape=24, scrapes=2)
     assert simulate(alone, choices=choices).largest_share < simulate(HERD, choices=0).largest_share
+
+
+def test_under_overload_too() -> None:
+    overloaded = replace(BY_LATENCY, ttft_slo_seconds=1e-4)
+    compared, drawn = (simulate(HERD, choices=k, policy=overloaded) for k in (0, 2))
+    assert compared.largest_share > drawn.largest_share
+    assert drawn.mean_batch < 1.1 * compared.mean_batch
