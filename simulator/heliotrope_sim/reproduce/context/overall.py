@@ -79,11 +79,10 @@ def _placed(c: Compared, baseline: str) -> str:
     """What two policies differ in, in figures of the same run."""
     single = float((c.ground.turns_of_session == 1).mean())
     ours, theirs = c.arms[CCAR], c.arms[baseline]
-    return (
-        f"{single:.0%} of the sessions have one turn; history recomputed {recomputed_share(c.ground, ours):.1%} "
-        f"against {recomputed_share(c.ground, theirs):.1%}, turns in the cleanest region {ours.cleanest.mean():.1%} against "
-        f"{theirs.cleanest.mean():.1%}"
-    )
+    recomputed = " against ".join(f"{recomputed_share(c.ground, arm):.1%}" for arm in (ours, theirs))
+    cleanest = " against ".join(f"{arm.cleanest.mean():.1%}" for arm in (ours, theirs))
+    shares = f"history recomputed {recomputed}, turns in the cleanest region {cleanest}"
+    return f"{single:.0%} of the sessions have one turn; {shares}"
 
 
 def _why_order(c: Compared, order: list[str]) -> str:
