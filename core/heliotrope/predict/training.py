@@ -1,4 +1,7 @@
-"""Trains the models of a bundle. The only module that imports LightGBM; runs in a process of its own."""
+"""Trains the models of a bundle, in a process of its own.
+
+Beside `heliotrope.cache.gate_training` the only module that imports LightGBM.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
