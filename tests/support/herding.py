@@ -32,6 +32,7 @@ BUSY = 12.0
 SCRAPE_S = 0.2
 NOW_UNIX_S = 1_700_000_000.0
 BY_LATENCY = DecisionPolicy("herd", order=(Term.CARBON, Term.LATENCY), ttft_slo_seconds=10.0, tpot_slo_seconds=1.0)
+OVERLOADED = replace(BY_LATENCY, ttft_slo_seconds=1e-4)
 BY_ENERGY = replace(BY_LATENCY, order=DEFAULT_ORDER)
 """Prefers engines that are awake, so it fills what is busy as far as promises allow."""
 
@@ -126,5 +127,9 @@ def table(policy: DecisionPolicy) -> str:
 
 
 if __name__ == "__main__":
-    for each in (BY_LATENCY, BY_ENERGY):
-        sys.stdout.write(f"\n{', '.join(each.order)}:\n\n{table(each)}\n")
+    for heading, each in (
+        ("Order `carbon, latency`", BY_LATENCY),
+        ("The same where nothing keeps the promise", OVERLOADED),
+        ("Order `carbon, energy, cost, latency`, which prefers engines that are awake", BY_ENERGY),
+    ):
+        sys.stdout.write(f"\n{heading}:\n\n{table(each)}\n")
