@@ -1,7 +1,8 @@
 """The plans for a request, as columns: position i of every column is plan i.
 
 A plan is an endpoint with a way to come by the KV cache. The first rows are the endpoints themselves, each with what it
-caches; plans that fetch blocks from elsewhere to one of them follow, so that an endpoint may stand in several rows.
+caches; plans that fetch blocks from elsewhere to one of them follow, and last those whose prompt another endpoint
+prefills, so that an endpoint may stand in several rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -113,9 +114,58 @@ class Candidates:
     """Before prefill can begin, for blocks that are pulled or reloaded; 0 where none are."""
     transfer_joules: FloatColumn
     """Of the network and of both ends, for the same blocks."""
+    pairs: "PrefillPairs | None" = None
+    """What the last rows are, if some are prefill/decode pairs; such a row has the columns of where it decodes."""
 
     def __len__(self) -> int:
         return len(self.endpoints)
+
+    @property
+    def aggregated_count(self) -> int:
+        """The first so many rows prefill and decode at one endpoint."""
+        return len(self) if self.pairs is None else len(self) - len(self.pairs)
+
+    def prefill_endpoint(self, row: int) -> str:
+        """Where the prompt of plan `row` is prefilled."""
+        pair = row - self.aggregated_count
+        if self.pairs is None or pair < 0:
+            return self.endpoints[row]
+        return self.pairs.prefillers.endpoints[self.pairs.rows[pair]]
+
+    def prefill_region(self, row: int) -> str | None:
+        """The region of the same."""
+        pair = row - self.aggregated_count
+        if self.pairs is None or pair < 0:
+            return self.regions[row]
+        return self.pairs.prefillers.regions[self.pairs.rows[pair]]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillPairs:
+    """The last rows of candidates, plan by plan: `heliotrope.decide.phases` makes them."""
+
+    prefillers: Candidates
+    """The endpoints that may prefill for others, each once and alone."""
+    rows: IntColumn
+    """Per plan, the row of its prefiller."""
+    prefill: FloatMatrix
+    """What prefilling this request takes of every prefiller, shape (`phase_kernel.LINES`, prefillers)."""
+    tail_seconds: FloatColumn
+    """Per plan, from its turn at the decoder to the first token."""
+    sender_joules: FloatColumn
+    """Per plan, the part of its `transfer_joules` that falls to the prefiller's side."""
+    neighbour_tpot_seconds: FloatColumn
+    """Of every candidate, pairs last: TPOT of those that decode where it prefills; NaN where nobody does."""
+    failure_rate: FloatColumn | None = None
+    """Per plan, chance that a request fails at its prefiller; None: nobody compares it."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def line(self, line: int) -> FloatColumn:
+        """A line of `prefill`, per plan."""
+        taken: FloatColumn = self.prefill[line][self.rows]
+        return taken
 
 
 def region_index(regions: Sequence[str | None]) -> tuple[tuple[str, ...], IntColumn]:

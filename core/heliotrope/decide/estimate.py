@@ -16,6 +16,10 @@ be busy, as the facility formulation of the same paper charges a wake-up once fo
 idle clean engine looks an order of magnitude dearer than a busy dirty one and load never moves. It is what carbon and
 cost are computed from. `incremental_joules` is what the fleet would draw more right now, so it prefers engines that
 are awake anyway; it orders plans that are equally clean.
+
+Of a prefill/decode pair (`heliotrope.decide.phases`) the row says what the decoder takes, for a prompt of which one
+token is left to compute; what the prefiller takes is added, and priced by its own region and hardware. Pairs are
+estimated by the analytic model alone.
 """
 
 from collections.abc import Mapping
@@ -28,7 +32,9 @@ from heliotrope.carbon.footprint import embodied_grams, hardware_cost, water_lit
 from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn, FloatMatrix
 from heliotrope.decide.columns import Columns
 from heliotrope.decide.learned import apply_models
+from heliotrope.decide.pair_estimate import Prices, add_prefills, occupied_seconds, price_by_side
 from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.decide.region_columns import RegionColumns
 from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.rows import decision_rows
 from heliotrope.predict.targets import Target
@@ -36,8 +42,6 @@ from heliotrope.units import grams_co2e
 
 if TYPE_CHECKING:
     from heliotrope.predict.models import LearnedModels
-
-NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +74,11 @@ class Estimates:
     kv_fits: np.ndarray[tuple[int], np.dtype[np.bool_]]
     """False where the request can never fit into the endpoint's KV cache."""
     features: FloatMatrix
-    """What learned models see of each candidate, shape (n, F); `heliotrope.predict.features`."""
+    """What learned models see of each candidate that is no pair, shape (n, F); `heliotrope.predict.features`."""
     learned: Mapping[Target, BoolColumn]
     """For which candidates a learned model gave the estimate."""
+    prefiller_joules: FloatColumn | None = None
+    """The part of `energy_joules` that is drawn where a pair prefills, 0 for other plans; None: there are no pairs."""
 
 
 def estimate(
@@ -95,7 +101,7 @@ def estimate(
 
     n = len(candidates)
     columns = Columns.unknown(n)
-    regions = _Regions(candidates)
+    regions = RegionColumns(candidates)
     first = candidates.endpoint_count
     analytic(
         candidates.engine_rows,
@@ -120,18 +126,37 @@ def estimate(
         tpot_seconds=columns.tpot,
         attributed_joules=columns.attributed,
         prefill_joules=columns.prefill_joules,
-    )
+    )[: candidates.aggregated_count]
     learned = apply_models(models, features, columns, candidates)
     # Models know a prompt as cached or not; what fetching costs comes on top, whoever estimated the rest.
     columns.ttft += candidates.transfer_seconds
     for joules in (columns.energy, columns.incremental, columns.attributed):
-        joules += candidates.transfer_joules
+        np.add(joules, candidates.transfer_joules, out=joules)
+    pairs = candidates.pairs
+    drawn = None if pairs is None else add_prefills(columns, candidates, pairs, regions.rtt_seconds)
     service = columns.ttft + request.expected_output_tokens * columns.tpot
-    intensity = regions.intensity_g_per_kwh(now_unix_s, _longest(service))
+    longest = _longest(service)
+    intensity = regions.intensity_g_per_kwh(now_unix_s, longest)
     grams = grams_co2e(columns.energy, regions.pue(), intensity)
     reserved = service / np.maximum(columns.batch, 1.0)
+    if pairs is not None:
+        elsewhere, _ = occupied_seconds(pairs)
+        reserved[candidates.aggregated_count :] -= elsewhere / np.maximum(columns.batch[-len(pairs) :], 1.0)
     if policy.include_embodied:
         grams += embodied_grams(candidates.embodied_grams, candidates.embodied_lifetime_seconds, reserved)
+    water = water_liters(columns.energy, regions.wue_l_per_kwh())
+    cost = hardware_cost(candidates.price_per_hour, reserved)
+    if pairs is not None and drawn is not None:
+        price_by_side(
+            Prices(intensity, grams, water, cost),
+            columns.energy,
+            drawn,
+            pairs,
+            regions,
+            now_unix_s,
+            longest,
+            include_embodied=policy.include_embodied,
+        )
     return Estimates(
         ttft_seconds=columns.ttft,
         tpot_seconds=columns.tpot,
@@ -146,41 +171,13 @@ def estimate(
         batch=columns.batch,
         intensity_g_per_kwh=intensity,
         grams_co2e=grams,
-        water_liters=water_liters(columns.energy, regions.wue_l_per_kwh()),
-        cost=hardware_cost(candidates.price_per_hour, reserved),
+        water_liters=water,
+        cost=cost,
         kv_fits=columns.kv_fits,
         features=features,
         learned=learned,
+        prefiller_joules=drawn,
     )
-
-
-class _Regions:
-    """Columns of what is known of each plan's region."""
-
-    def __init__(self, candidates: Candidates) -> None:
-        self._views = [candidates.region_views.get(name) for name in candidates.region_names]
-        self._codes = candidates.region_codes
-        self.rtt_seconds = self._column([0.0 if view is None else view.rtt_seconds for view in self._views], 0.0)
-
-    def pue(self) -> FloatColumn:
-        """NaN where the region is unknown; so for the next two."""
-        return self._column([NAN if view is None else view.pue for view in self._views])
-
-    def wue_l_per_kwh(self) -> FloatColumn:
-        """See `pue`."""
-        return self._column([NAN if view is None else view.wue_l_per_kwh for view in self._views])
-
-    def intensity_g_per_kwh(self, now_unix_s: float, duration_s: float) -> FloatColumn:
-        """Expected over the coming `duration_s`; NaN unless the signal is fresh."""
-        expected = [
-            None if view is None else view.signal.expected_g_per_kwh(now_unix_s, duration_s) for view in self._views
-        ]
-        return self._column([NAN if value is None else value for value in expected])
-
-    def _column(self, values: list[float], unknown: float = NAN) -> FloatColumn:
-        # Code -1 takes the last one.
-        column: FloatColumn = np.array([*values, unknown])[self._codes]
-        return column
 
 
 def _longest(seconds: FloatColumn) -> float:

@@ -45,12 +45,16 @@ class Feasibility:
     kv_fits: BoolColumn
     ttft_ok: BoolColumn
     tpot_ok: BoolColumn
+    slowing: BoolColumn | None = None
+    """Plans that keep every promise but one: their prefill stalls others for too long; None: none is out for that."""
 
     def codes(self, relaxed: tuple[Limit, ...] = ()) -> LossCodes:
         """The first constraint that each candidate breaks, limits that were relaxed left out."""
         codes = np.zeros(len(self.allowed), dtype=np.int8)
         # Later ones overwrite, so the first in order comes last.
         codes[~self.meets_slo] = CODE[Loss.QUEUE]
+        if self.slowing is not None:
+            codes[self.slowing] = CODE[Loss.NEIGHBOURS]
         codes[~self.tpot_ok] = CODE[Loss.TPOT]
         codes[~self.ttft_ok] = CODE[Loss.TTFT]
         codes[~self.latency_known] = CODE[Loss.UNKNOWN]
@@ -85,20 +89,38 @@ def feasibility(
     tpot_ok = _within(estimates.tpot_seconds, estimates.tpot_relative_error, policy, tpot_slo_seconds(request, policy))
     queue_ok = _within(estimates.queue_ttft_seconds, estimates.ttft_relative_error, policy, policy.ttft_slo_seconds)
     power = policy.power
+    allowed, meets_slo = in_region & good & estimates.kv_fits, known & ttft_ok & tpot_ok & queue_ok
+    slowing = _slowing(candidates, estimates, policy, allowed, meets_slo)
     return Feasibility(
-        allowed=in_region & good & estimates.kv_fits,
+        allowed=allowed,
         in_share=_in_share(candidates, policy, standing),
         in_power=None
         if power is None
         else enough_power(candidates, standing, power.least_watts, avoid_throttled=power.avoid_throttled),
         latency_known=known,
-        meets_slo=known & ttft_ok & tpot_ok & queue_ok,
+        meets_slo=meets_slo if slowing is None else meets_slo & ~slowing,
         in_region=in_region,
         good=good,
         kv_fits=estimates.kv_fits,
         ttft_ok=ttft_ok,
         tpot_ok=tpot_ok,
+        slowing=slowing,
     )
+
+
+def _slowing(
+    candidates: Candidates, estimates: Estimates, policy: DecisionPolicy, allowed: BoolColumn, meets_slo: BoolColumn
+) -> BoolColumn | None:
+    """Where a prompt may be prefilled elsewhere, plans that break the TPOT that was promised to others.
+
+    It yields to every other promise: None where no plan is left that breaks none.
+    """
+    pairs, slo_seconds = candidates.pairs, policy.tpot_slo_seconds
+    if pairs is None or slo_seconds is None:
+        return None
+    seconds = pairs.neighbour_tpot_seconds * (1.0 + policy.certainty * estimates.tpot_relative_error)
+    slowing: BoolColumn = meets_slo & (seconds > slo_seconds)  # NaN compares false: nobody decodes there
+    return slowing if slowing.any() and (allowed & meets_slo & ~slowing).any() else None
 
 
 def relaxations(checked: Feasibility) -> list[tuple[BoolColumn | None, tuple[Limit, ...]]]:

@@ -4,6 +4,9 @@ Models answer for a request at an endpoint as it is now. The energy that carbon 
 another batch: the one that the endpoint reaches when the pool's load is consolidated on it, for the reason that
 `heliotrope.decide.estimate` gives. So the model of energy is asked twice: about the endpoint as it is, and as it will
 be at that batch.
+
+They have learned from requests that one endpoint prefilled and decoded, so they are asked about such plans only; pairs
+of endpoints keep the analytic estimate.
 """
 
 from collections.abc import Mapping
@@ -35,11 +38,20 @@ def apply_models(
 ) -> Mapping[Target, BoolColumn]:
     """Overwrite the estimates of `columns` with those of the models; None: everything stays analytic.
 
+    Args:
+        models: see above.
+        features: rows of the candidates, without those that are pairs.
+        columns: of all candidates.
+        candidates: all of them, pairs last.
+
     Returns:
         For each learned target, the candidates that it was answered for; the others keep their analytic estimate.
     """
     if models is None or not models.targets or not len(features):
         return {}
+    alone = len(features)
+    running, waiting = candidates.running[:alone], candidates.waiting[:alone]
+    columns = columns if alone == len(candidates) else columns.first(alone)
     answers = models.predict(features)
     learned: dict[Target, BoolColumn] = {}
     for target in models.targets:
@@ -53,15 +65,18 @@ def apply_models(
         elif target is Target.TPOT:
             _latency(columns.tpot, columns.tpot_error, mean, error, known)
         elif target is Target.REQUEST_ENERGY:
-            met = np.maximum(candidates.running + candidates.waiting + 1.0, 1.0)
+            met = np.maximum(running + waiting + 1.0, 1.0)
             np.copyto(columns.batch, met, where=np.isnan(columns.batch))
             shared = models.predict_means(_consolidated(features, columns), target)
             _energy(columns, mean, shared, error, known)
     if Target.TTFT in learned:
         # Without a step model nobody knows the step that those who wait will share with this request: it is theirs.
-        behind = np.where(candidates.waiting > 0.0, candidates.oldest_waiting_seconds + columns.ttft, 0.0)
+        behind = np.where(waiting > 0.0, candidates.oldest_waiting_seconds[:alone] + columns.ttft, 0.0)
         np.copyto(columns.queue_ttft, behind, where=learned[Target.TTFT] & np.isnan(columns.queue_ttft))
-    return learned
+    if alone == len(candidates):
+        return learned
+    pairs = np.zeros(len(candidates) - alone, dtype=np.bool_)
+    return {target: np.concatenate([known, pairs]) for target, known in learned.items()}
 
 
 def _latency(

@@ -30,6 +30,7 @@ class Loss(StrEnum):
     SCORE = "lower score"
     TIE = "equal, another was drawn"
     SESSION = "the session stays where its KV cache is"
+    NEIGHBOURS = "its prefill would slow those that decode there beyond the TPOT SLO"
 
 
 INFEASIBLE = frozenset(
@@ -43,6 +44,7 @@ INFEASIBLE = frozenset(
         Loss.TTFT,
         Loss.TPOT,
         Loss.QUEUE,
+        Loss.NEIGHBOURS,
     }
 )
 """Those that are no comparison with another candidate."""

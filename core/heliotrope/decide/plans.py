@@ -4,13 +4,14 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heliotrope.cache.action import KvAction
 from heliotrope.cache.plans import CacheView, KvPlans, KvPool, own_actions, plans_of
 from heliotrope.cache.rules import KvRules
 from heliotrope.decide.candidates import Candidates, FloatColumn
 
-_OF_POOL = frozenset({"endpoint_count", "region_names", "region_views"})
+_OF_POOL = frozenset({"endpoint_count", "region_names", "region_views", "pairs"})
 """Fields that are no columns."""
 
 
@@ -55,27 +56,45 @@ def with_kv_plans(
 
 
 def with_plans(candidates: Candidates, plans: KvPlans) -> Candidates:
-    """One row per plan behind the endpoints; a row has its endpoint's columns but for what the plan changes.
+    """One row per plan that fetches blocks behind the endpoints."""
+    endpoints = candidates.endpoints
+    return widened(
+        candidates,
+        plans.rows,
+        actions=plans.actions,
+        sources=tuple(None if source is None else endpoints[source] for source in plans.sources),
+        cached_tokens=plans.cached_tokens,
+        transfer_seconds=plans.transfer_seconds,
+        transfer_joules=plans.transfer_joules,
+    )
+
+
+def widened(
+    candidates: Candidates,
+    rows: NDArray[np.intp],
+    *,
+    actions: tuple[KvAction, ...],
+    sources: tuple[str | None, ...],
+    **changed: FloatColumn,
+) -> Candidates:
+    """One row more per plan; it has the columns of its endpoint, at `rows`, but for what the plan changes.
 
     Its score is a hair below its endpoint's, so that a choice that looks at scores alone takes the endpoint as it is.
     """
-    endpoints = candidates.endpoints
-    extra = plans.rows.tolist()
-    rows = np.concatenate([np.arange(len(endpoints)), plans.rows])
+    n = len(candidates)
+    extra = rows.tolist()
+    taken = np.concatenate([np.arange(n), rows])
     columns: dict[str, Any] = {}
     for field in fields(candidates):
         value = getattr(candidates, field.name)
         if field.name in _OF_POOL:
             continue
-        columns[field.name] = value[rows] if isinstance(value, np.ndarray) else (*value, *(value[i] for i in extra))
-    columns["base_score"][len(endpoints) :] = np.nextafter(candidates.base_score[plans.rows], -np.inf)
-    columns["kv_actions"] = (*candidates.kv_actions, *plans.actions)
-    columns["kv_sources"] = (
-        *candidates.kv_sources,
-        *(None if source is None else endpoints[source] for source in plans.sources),
-    )
-    for name in ("cached_tokens", "transfer_seconds", "transfer_joules"):
-        columns[name][len(endpoints) :] = getattr(plans, name)
+        columns[field.name] = value[taken] if isinstance(value, np.ndarray) else (*value, *[value[i] for i in extra])
+    columns["base_score"][n:] = np.nextafter(candidates.base_score[rows], -np.inf)
+    columns["kv_actions"] = (*candidates.kv_actions, *actions)
+    columns["kv_sources"] = (*candidates.kv_sources, *sources)
+    for name, column in changed.items():
+        columns[name][n:] = column
     return replace(candidates, **columns)
 
 

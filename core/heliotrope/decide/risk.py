@@ -42,6 +42,11 @@ def risk(request: RequestProfile, candidates: Candidates, standing: Standing) ->
     if failure is not None and np.isfinite(failure).any():
         survives *= 1.0 - np.clip(_filled(failure), 0.0, 1.0)
         known = True
+    pairs = candidates.pairs
+    if pairs is not None and pairs.failure_rate is not None and np.isfinite(pairs.failure_rate).any():
+        # Where a prompt is prefilled elsewhere, the request fails with either of the two.
+        survives[-len(pairs) :] *= 1.0 - np.clip(_filled(pairs.failure_rate), 0.0, 1.0)
+        known = True
     after = candidates.kv_tokens + candidates.waiting_tokens + request.prompt_tokens + request.expected_output_tokens
     pressure = np.clip((after / candidates.kv_capacity_tokens - PRESSURE_FROM) / (1.0 - PRESSURE_FROM), 0.0, 1.0)
     preemptions = of_rows(standing.preemptions_per_request, candidates)

@@ -82,3 +82,51 @@ def _one_step(engine: EngineModel, tokens: FloatColumn, requests: FloatColumn) -
     """Time of the prefill step that begins with these tokens: all of them, or the engine's budget."""
     taken = np.minimum(tokens, float(engine.max_num_batched_tokens))
     return engine.prefill_seconds(taken, requests, taken * taken / np.maximum(requests, 1.0))
+
+
+def prefill_of(
+    engine: EngineModel, row: int, request: RequestProfile, candidates: Candidates
+) -> dict[str, float] | None:
+    """What `phase_kernel.prefill_alone` says of one endpoint; None where the prompt does not fit."""
+    running, waiting = candidates.running[row], candidates.waiting[row]
+    queued, kv = candidates.waiting_tokens[row], candidates.kv_tokens[row]
+    if request.prompt_tokens + 1.0 > engine.kv_capacity_tokens:
+        return None
+    duty = np.clip(candidates.prefill_duty[row], 0.0, 0.95)
+    out = max(request.expected_output_tokens, 1.0)
+    uncached = np.maximum(request.prompt_tokens - candidates.cached_tokens[row], 1.0)
+    ahead = running + waiting
+    step = engine.decode_seconds(np.minimum(ahead, engine.max_num_seqs), kv)
+    over_slots = np.maximum(ahead + 1.0 - engine.max_num_seqs, 0.0)
+    over_kv = np.maximum(kv + queued + request.prompt_tokens + 1.0 - engine.kv_capacity_tokens, 0.0)
+    departures = np.maximum(over_slots, over_kv / np.maximum(kv / np.maximum(running, 1.0), 1.0))
+    wait = departures * out * step / np.maximum(running, 1.0) / (1.0 - duty)
+    squares = waiting * (queued / np.maximum(waiting, 1.0)) ** 2
+    queued_prefill = engine.prefill_seconds(queued, waiting, squares)
+
+    def first_token(tokens: float) -> float:
+        prefill = engine.prefill_seconds(tokens + queued, waiting + 1.0, tokens**2 + squares)
+        return float(wait + 0.5 * step + prefill + (0.5 * step + queued_prefill) * duty / (1.0 - duty))
+
+    prefill = engine.prefill_seconds(uncached + queued, waiting + 1.0, uncached**2 + squares)
+    spread = np.sqrt(
+        (engine.error.prefill_seconds * prefill) ** 2
+        + (step / np.sqrt(12.0)) ** 2
+        + wait * wait / np.maximum(departures, 1.0)
+    )
+    joined = candidates.oldest_waiting_seconds[row] + step + _one_step(engine, uncached + queued, waiting + 1.0)
+    busy, joules = engine.prefill_seconds(uncached), engine.prefill_joules(uncached)
+    idle_share = np.clip(1.0 - ahead, 0.0, 1.0)
+    tail = float(0.5 * step / (1.0 - duty) + engine.prefill_seconds(1.0))
+    return {
+        "TTFT": first_token(float(uncached)),
+        "SPREAD": float(spread),
+        "QUEUE_TTFT": float(joined) if waiting > 0.0 else float(waiting * 0.0),
+        "JOULES": float(joules),
+        "INCREMENTAL_JOULES": float(joules - idle_share * engine.idle_watts * busy),
+        "BUSY_SECONDS": float(busy),
+        "JOULES_ERROR": engine.error.step_joules,
+        "BACKLOG": first_token(1.0) - tail,
+        "TAIL": tail,
+        "NEIGHBOUR_TPOT": float((step + (queued_prefill + busy) / out) / (1.0 - duty)) if running > 0.0 else np.nan,
+    }

@@ -1,0 +1,178 @@
+"""Loops of `heliotrope.decide.phases`: what a prefill takes at each endpoint, and which pairs are worth a plan.
+
+Import it where it is first needed: see `heliotrope.compiled`. NaN is unknown; every comparison with it is false, so
+that nothing unknown makes a pair.
+"""
+
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heliotrope.compiled import compiled
+from heliotrope.decide.kernel import _decode_seconds, _lower, _prefill_seconds, _upper
+from heliotrope.engine.coefficients import Coefficient
+
+Matrix = NDArray[np.float64]
+Row = NDArray[np.float64]
+Planes = NDArray[np.float64]
+
+# Lines of what a prefill takes.
+TTFT, SPREAD, QUEUE_TTFT, JOULES, INCREMENTAL_JOULES, BUSY_SECONDS = 0, 1, 2, 3, 4, 5
+JOULES_ERROR, BACKLOG, TAIL, NEIGHBOUR_TPOT, WEIGHT = 6, 7, 8, 9, 10
+LINES = 11
+
+# Planes of a pool of pairs.
+LATENCY, SECONDS_PER_TOKEN, SENDER_JOULES_PER_TOKEN, RECEIVER_JOULES_PER_TOKEN = 0, 1, 2, 3
+PLANES = 4
+
+_PREFILL_BASE_JOULES = int(Coefficient.PREFILL_BASE_JOULES)
+_PREFILL_JOULES = int(Coefficient.PREFILL_JOULES_PER_TOKEN)
+_PREFILL_JOULES_SQUARED = int(Coefficient.PREFILL_JOULES_PER_TOKEN_SQUARED)
+_PREFILL_ERROR = int(Coefficient.PREFILL_ERROR)
+_JOULES_ERROR = int(Coefficient.STEP_JOULES_ERROR)
+_IDLE_WATTS = int(Coefficient.IDLE_WATTS)
+_KV_CAPACITY = int(Coefficient.KV_CAPACITY_TOKENS)
+_MAX_NUM_SEQS = int(Coefficient.MAX_NUM_SEQS)
+_MAX_BATCHED = int(Coefficient.MAX_NUM_BATCHED_TOKENS)
+_DECODE_JOULES = int(Coefficient.DECODE_JOULES_PER_REQUEST)
+_LONGEST_DUTY = 0.95
+
+
+@compiled
+def prefill_alone(
+    coefficients: Matrix,
+    running: Row,
+    waiting: Row,
+    waiting_tokens: Row,
+    oldest_waiting_seconds: Row,
+    kv_tokens: Row,
+    prefill_duty: Row,
+    cached_tokens: Row,
+    prompt_tokens: float,
+    expected_output_tokens: float,
+    result: Matrix,
+) -> None:
+    """Fill in every column of `result` (`LINES`, n) but the weight; NaN where there is no step model, or no room.
+
+    Waiting, queue, prefill and its joules are those of `heliotrope.decide.kernel.analytic` for a request with one
+    token of output; a running sequence is taken to be as long as this request's answer there and here. Backlog and tail
+    are what an endpoint takes for a request that brings its KV: until it is its turn, and from then on to the first
+    token. Neighbours are those that decode there: this prefill stalls them for its time, once in an answer.
+    """
+    out = max(expected_output_tokens, 1.0)
+    for i in range(len(running)):
+        c = coefficients[i]
+        for line in range(WEIGHT):
+            result[line, i] = np.nan
+        if not prompt_tokens + 1.0 <= c[_KV_CAPACITY]:
+            continue
+        kv, queued = kv_tokens[i], waiting_tokens[i]
+        duty = _lower(_upper(prefill_duty[i], 0.0), _LONGEST_DUTY)
+        free = 1.0 - duty
+        most = c[_MAX_NUM_SEQS]
+        uncached = _upper(prompt_tokens - cached_tokens[i], 1.0)
+        ahead = running[i] + waiting[i]
+        step = _decode_seconds(c, _lower(ahead, most), kv)
+        over_slots = _upper(ahead + 1.0 - most, 0.0)
+        over_kv = _upper(kv + queued + prompt_tokens + 1.0 - c[_KV_CAPACITY], 0.0)
+        departures = _upper(over_slots, over_kv / _upper(kv / _upper(running[i], 1.0), 1.0))
+        wait = departures * (out * step / _upper(running[i], 1.0) / free)
+        mean_queued = queued / _upper(waiting[i], 1.0)
+        queued_squares = waiting[i] * mean_queued * mean_queued
+        prefill = _prefill_seconds(c, uncached + queued, waiting[i] + 1.0, uncached * uncached + queued_squares)
+        queued_prefill = _prefill_seconds(c, queued, waiting[i], queued_squares)
+        result[TTFT, i] = wait + 0.5 * step + prefill + (0.5 * step + queued_prefill) * duty / free
+        result[TAIL, i] = 0.5 * step / free + _prefill_seconds(c, 1.0, 1.0, 1.0)
+        behind = _prefill_seconds(c, 1.0 + queued, waiting[i] + 1.0, 1.0 + queued_squares)
+        result[BACKLOG, i] = wait + 0.5 * step / free + behind + queued_prefill * duty / free - result[TAIL, i]
+        off = c[_PREFILL_ERROR] * prefill
+        result[SPREAD, i] = sqrt(off * off + step * step / 12.0 + wait * wait / _upper(departures, 1.0))
+        result[QUEUE_TTFT, i] = waiting[i] * 0.0
+        if waiting[i] > 0.0:
+            taken = _lower(uncached + queued, c[_MAX_BATCHED])
+            requests = waiting[i] + 1.0
+            joined = _prefill_seconds(c, taken, requests, taken * taken / requests)
+            result[QUEUE_TTFT, i] = oldest_waiting_seconds[i] + step + joined
+        joules = (
+            c[_PREFILL_BASE_JOULES] + c[_PREFILL_JOULES] * uncached + c[_PREFILL_JOULES_SQUARED] * uncached * uncached
+        )
+        idle = _lower(_upper(1.0 - ahead, 0.0), 1.0)
+        alone = _prefill_seconds(c, uncached, 1.0, uncached * uncached)
+        if running[i] > 0.0:
+            decode = _decode_seconds(c, _lower(ahead, most), kv)
+            result[NEIGHBOUR_TPOT, i] = (decode + (queued_prefill + alone) / out) / free
+        result[JOULES, i] = joules
+        result[INCREMENTAL_JOULES, i] = joules - idle * c[_IDLE_WATTS] * alone
+        result[BUSY_SECONDS, i] = alone
+        result[JOULES_ERROR, i] = c[_JOULES_ERROR]
+
+
+@compiled
+def best_partners(
+    coefficients: Matrix,
+    cached_tokens: Row,
+    here: Matrix,
+    there: Matrix,
+    usable: NDArray[np.bool_],
+    pool: Planes,
+    prompt_tokens: float,
+    expected_output_tokens: float,
+    ttft_limit_seconds: float,
+    tpot_limit_seconds: float,
+    least_tokens: float,
+    partners: NDArray[np.intp],
+    bounds: Matrix,
+) -> int:
+    """The prefiller of least emissions within the limit, and the fastest, of every decode endpoint.
+
+    Args:
+        coefficients: of the decode endpoints.
+        cached_tokens: of the prompt, there: what no transfer brings.
+        here: what prefilling takes of the decode endpoints themselves, shape (`LINES`, n).
+        there: the same of the prefillers, shape (`LINES`, m).
+        usable: whether each prefiller may be used.
+        pool: shape (`PLANES`, n, m), NaN where two make no pair.
+        prompt_tokens: of the request.
+        expected_output_tokens: of the request.
+        ttft_limit_seconds: infinite where nothing is promised; so for the next.
+        tpot_limit_seconds: where neighbours would be slower, a pair need not win anything else.
+        least_tokens: fewer to compute are not worth a transfer.
+        partners: shape (2, n); -1 where there is none, or the second is the first.
+        bounds: shape (2, n), by which plans of different endpoints are ordered: weighted joules, seconds.
+
+    Returns:
+        How many there are.
+    """
+    found = 0
+    for i in range(len(cached_tokens)):
+        partners[0, i], partners[1, i] = -1, -1
+        tokens = prompt_tokens - cached_tokens[i]
+        if not tokens >= least_tokens:
+            continue
+        weight = here[WEIGHT, i]
+        cleanest, fastest = np.inf, np.inf
+        for j in range(len(usable)):
+            if not usable[j]:
+                continue
+            seconds = there[TTFT, j] + pool[LATENCY, i, j] + pool[SECONDS_PER_TOKEN, i, j] * tokens
+            weighted = (there[JOULES, j] + pool[SENDER_JOULES_PER_TOKEN, i, j] * tokens) * there[WEIGHT, j]
+            weighted += pool[RECEIVER_JOULES_PER_TOKEN, i, j] * tokens * weight
+            seconds = _upper(seconds, here[BACKLOG, i]) + here[TAIL, i]
+            # What is left to do here is the same whoever prefills: who is behind in both can win nothing.
+            spares = here[NEIGHBOUR_TPOT, i] > tpot_limit_seconds
+            if not (spares or seconds < here[TTFT, i] or weighted < here[JOULES, i] * weight):
+                continue
+            if seconds <= ttft_limit_seconds and weighted < cleanest:
+                cleanest, partners[0, i] = weighted, j
+            if seconds < fastest:
+                fastest, partners[1, i] = seconds, j
+        if partners[0, i] >= 0:
+            bounds[0, i] = cleanest + expected_output_tokens * coefficients[i, _DECODE_JOULES] * weight
+            found += 1
+        if partners[1, i] == partners[0, i]:
+            partners[1, i] = -1
+        if partners[1, i] >= 0:
+            bounds[1, i] = fastest
+            found += 1
+    return found

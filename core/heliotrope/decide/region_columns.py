@@ -1,0 +1,36 @@
+"""What is known of each plan's region, as columns."""
+
+import numpy as np
+
+from heliotrope.decide.candidates import Candidates, FloatColumn
+
+NAN = float("nan")
+
+
+class RegionColumns:
+    """One value per plan."""
+
+    def __init__(self, candidates: Candidates) -> None:
+        self._views = [candidates.region_views.get(name) for name in candidates.region_names]
+        self._codes = candidates.region_codes
+        self.rtt_seconds = self._column([0.0 if view is None else view.rtt_seconds for view in self._views], 0.0)
+
+    def pue(self) -> FloatColumn:
+        """NaN where the region is unknown; so for the next two."""
+        return self._column([NAN if view is None else view.pue for view in self._views])
+
+    def wue_l_per_kwh(self) -> FloatColumn:
+        """See `pue`."""
+        return self._column([NAN if view is None else view.wue_l_per_kwh for view in self._views])
+
+    def intensity_g_per_kwh(self, now_unix_s: float, duration_s: float) -> FloatColumn:
+        """Expected over the coming `duration_s`; NaN unless the signal is fresh."""
+        expected = [
+            None if view is None else view.signal.expected_g_per_kwh(now_unix_s, duration_s) for view in self._views
+        ]
+        return self._column([NAN if value is None else value for value in expected])
+
+    def _column(self, values: list[float], unknown: float = NAN) -> FloatColumn:
+        # Code -1 takes the last one.
+        column: FloatColumn = np.array([*values, unknown])[self._codes]
+        return column
