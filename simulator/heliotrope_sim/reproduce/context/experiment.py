@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from heliotrope_sim.reproduce.context.ablations import ablation_rows, group_rows
 from heliotrope_sim.reproduce.context.analytic import analytic_rows, length_rows
 from heliotrope_sim.reproduce.context.beyond import crossover_sheet, queue_rows, transfer_rows
+from heliotrope_sim.reproduce.context.causes import cause_rows
 from heliotrope_sim.reproduce.context.gates import Trained, train
 from heliotrope_sim.reproduce.context.measures import Arm, Ground
 from heliotrope_sim.reproduce.context.overall import (
@@ -56,6 +57,7 @@ def run(settings: Settings, workers: Workers) -> Report:
         *saving_rows(sessions, "paper: mean of ShareChat and ShareGPT"),
         *saving_rows(mooncake, "paper: mean of ShareChat and ShareGPT, whose sessions have more turns"),
         *mechanism_rows(sessions),
+        *cause_rows(sessions, sizes.compared),
         *group_rows(sessions),
         *ablation_rows(sessions, priced),
         *sensitivity_rows(grid, quick=settings.quick),
