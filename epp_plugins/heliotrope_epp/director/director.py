@@ -164,6 +164,7 @@ class Director:
         trace.scheduled(llm_request, result)
         self._decisions.add(now_unix_s, llm_request, result)
         if not result.pick.options:
+            self._metrics.nothing_chosen(result)
             self._reject(request, _refusal(llm_request, result), trace)
             return
         chosen = result.pick.options[0]

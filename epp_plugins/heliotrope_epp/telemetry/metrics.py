@@ -152,6 +152,14 @@ class Metrics:
         if np.isfinite(grams):
             self._grams.labels(region or UNKNOWN).inc(float(grams))
 
+    def nothing_chosen(self, result: ScheduleResult) -> None:
+        """A request was scheduled and nothing was left to send it to."""
+        self._policies.decided(result)
+        decision = result.decision
+        if decision is not None and decision.winner is None:
+            enforced = "true" if result.enforced else "false"
+            self._decisions.labels(decision.outcome.value, decision.decided_by, UNKNOWN, enforced).inc()
+
     def rejected(self, status: int, reason: str) -> None:
         """A request was refused."""
         self._rejected.labels(str(status), reason).inc()

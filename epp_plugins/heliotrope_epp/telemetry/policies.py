@@ -41,7 +41,7 @@ class PolicyCounters:
         )
 
     def decided(self, result: ScheduleResult) -> None:
-        """A request was scheduled and sent."""
+        """A request was scheduled, whatever came of it."""
         decision = result.decision
         if decision is None:
             return

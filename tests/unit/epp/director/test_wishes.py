@@ -127,6 +127,9 @@ def test_regions_that_leave_nothing_are_a_503_with_the_reason() -> None:
     assert "region not allowed (2)" in answer.rejected[1]["error"]["message"]
     recorded = bench.log.newest(1)[0]["carbon_decision"]
     assert recorded["outcome"] == "nothing-feasible"
+    outcome = {"outcome": "nothing-feasible", "decided_by": "constraints", "region": "unknown", "enforced": "true"}
+    assert bench.count("heliotrope_decisions_total", **outcome) == 1
+    assert bench.count("heliotrope_overrides_total", override="regions", result="applied") == 1
     assert recorded["overrides"]["applied"] == ["regions"]
 
 
