@@ -27,6 +27,7 @@ def test_help_lists_only_what_works(capsys: pytest.CaptureFixture[str]) -> None:
         "explain",
         "ledger",
         "operator",
+        "reproduce",
         "savings",
         "settle",
         "trainer",
@@ -55,6 +56,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["operator", "--namespace=a", "--all-namespaces"], "not both"),
         (["crds", "--write", "--check"], "not both"),
         (["demo", "--load=7"], "load: 7.0 is not between"),
+        (["reproduce", "cold-fusion"], "'cold-fusion' is unknown; known: context-is-not-free"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_a_failure(
@@ -121,3 +123,10 @@ def test_text_logs_are_for_people() -> None:
     except ValueError:
         record.exc_info = sys.exc_info()
     assert "ValueError: boom" in logs.TextFormatter().format(record)
+
+
+def test_reproduce_without_a_name_lists_the_studies(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["reproduce"])
+    assert not ended.value.code
+    assert capsys.readouterr().out.startswith("context-is-not-free  Zhang et al.")
