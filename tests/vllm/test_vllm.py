@@ -100,7 +100,9 @@ async def test_every_metric_that_the_picker_reads_is_there(engine: RealEngine) -
     # The accelerators' energy is not the engine's to tell.
     assert {f.name for f in fields(read) if getattr(read, f.name) is None} == {
         "energy_millijoules",
+        "power_limit_watts",
         "power_watts",
+        "throttled",
         "sm_clock_mhz",
     }
     assert (read.running, read.waiting, read.kv_usage, read.asleep) == (0.0, 0.0, 0.0, False)
