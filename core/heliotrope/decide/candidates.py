@@ -132,6 +132,13 @@ class Candidates:
             return self.endpoints[row]
         return self.pairs.prefillers.endpoints[self.pairs.rows[pair]]
 
+    def reused_tokens(self, row: int) -> float:
+        """Prompt tokens of plan `row` that nobody computes: cached or fetched where it is prefilled."""
+        pair = row - self.aggregated_count
+        if self.pairs is None or pair < 0:
+            return float(self.cached_tokens[row])
+        return float(self.pairs.prefillers.cached_tokens[self.pairs.rows[pair]])
+
     def prefill_region(self, row: int) -> str | None:
         """The region of the same."""
         pair = row - self.aggregated_count

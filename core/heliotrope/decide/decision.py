@@ -88,6 +88,15 @@ class Decision:
             return self.winner
         return endpoints.index(endpoint) if endpoint in endpoints else None
 
+    def pair_row(self, decode: str, prefill: str) -> int | None:
+        """The position of the plan that prefills at one endpoint and decodes at another; None if there is none."""
+        candidates = self.candidates
+        pairs = range(candidates.aggregated_count, len(candidates))
+        rows = (
+            row for row in pairs if candidates.endpoints[row] == decode and candidates.prefill_endpoint(row) == prefill
+        )
+        return next(rows, None)
+
     def within_constraints(self, row: int) -> bool | None:
         """Whether a candidate keeps everything that the policy demands; None where its latency is unknown."""
         loss = self.loss(row)

@@ -116,7 +116,7 @@ def _placement(decision: Decision, row: int, history_tokens: float) -> Placement
     c, e, floor = decision.candidates, decision.estimates, decision.policy.quality_floor
     return Placement(
         grams_co2e=float(e.grams_co2e[row]),
-        cached_tokens=min(float(c.cached_tokens[row]), history_tokens),
+        cached_tokens=min(c.reused_tokens(row), history_tokens),
         intensity_g_per_kwh=float(e.intensity_g_per_kwh[row]),
         quality_margin=float(c.quality[row]) / floor if floor else NAN,
         kv_use=float(c.kv_tokens[row] / c.kv_capacity_tokens[row]) if c.kv_capacity_tokens[row] > 0.0 else NAN,

@@ -1,6 +1,6 @@
 """The entries of `plugins`, by name: checked first, built once."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,14 +26,17 @@ class Instance:
 
     def references(self) -> list[tuple[str, PluginKind, str]]:
         """The path, kind and name of each plugin that its parameters name."""
-        found = []
-        for name, info in type(self.parameters).model_fields.items():
-            named = getattr(self.parameters, name)
-            for marker in info.metadata:
-                if isinstance(marker, Reference) and named:
-                    path = key_path(self.path, ("parameters", info.alias or name))
-                    found.append((path, marker.kind, str(named)))
-        return found
+        return list(_references(self.parameters, key_path(self.path, ("parameters",))))
+
+
+def _references(parameters: StrictModel, at: str) -> Iterator[tuple[str, PluginKind, str]]:
+    for name, info in type(parameters).model_fields.items():
+        value, path = getattr(parameters, name), key_path(at, (info.alias or name,))
+        if isinstance(value, StrictModel):
+            yield from _references(value, path)
+        for marker in info.metadata:
+            if isinstance(marker, Reference) and value:
+                yield path, marker.kind, str(value)
 
 
 @dataclass(slots=True)
@@ -93,7 +96,7 @@ class Instances:
         return [instance for instance in self._by_name.values() if instance.plugin.kind is kind]
 
     def build_all(self, context: PluginContext) -> PluginContext:
-        """Build every entry, producers first.
+        """Build every entry, producers and deciders first.
 
         Returns:
             The context with the producers, as the other plugins were given it.
@@ -105,6 +108,10 @@ class Instances:
         for instance in producers:
             self._built[instance.name] = _build(instance, context)
         context = replace(context, producers={p.plugin.name: self._built[p.name] for p in reversed(producers)})
+        for instance in self.of_kind(PluginKind.DECIDER):
+            self._built[instance.name] = _build(instance, context)
+        deciders = {decider.name: self._built[decider.name] for decider in self.of_kind(PluginKind.DECIDER)}
+        context = replace(context, deciders=deciders)
         for instance in self._by_name.values():
             if instance.name not in self._built:
                 self._built[instance.name] = _build(instance, context)

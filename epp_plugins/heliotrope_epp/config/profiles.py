@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from heliotrope_epp.config.defaults import DEFAULT_SCORER_WEIGHT
 from heliotrope_epp.config.instances import Instance, Instances
+from heliotrope_epp.config.problems import did_you_mean
 from heliotrope_epp.config.schema import SchedulingPlugin, SchedulingProfile
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.kinds import PluginKind
@@ -13,6 +14,10 @@ from heliotrope_epp.plugins.pickers.max_score import MAX_SCORE_PICKER
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters
 from heliotrope_epp.plugins.producers.approx_prefix_cache import APPROX_PREFIX_CACHE_PRODUCER
 from heliotrope_epp.plugins.profile import NamedFilter, Profile, Scheduling, WeightedScorer
+from heliotrope_epp.plugins.profilehandlers.disagg import (
+    DISAGG_PROFILE_HANDLER,
+    DisaggProfileHandlerParameters,
+)
 from heliotrope_epp.plugins.profilehandlers.single import SINGLE_PROFILE_HANDLER
 
 
@@ -104,6 +109,9 @@ def _handler(profiles: Sequence[SchedulingProfile], instances: Instances) -> Ins
     handlers = instances.of_kind(PluginKind.PROFILE_HANDLER)
     for surplus in handlers[1:]:
         instances.problems.add(surplus.path, f"a second profile handler beside {handlers[0].name}; keep one of them")
+    if handlers and handlers[0].plugin.name == DISAGG_PROFILE_HANDLER:
+        _check_disaggregation(handlers[0], profiles, instances)
+        return handlers[0]
     if not handlers and len(profiles) == 1:
         return instances.add_default(SINGLE_PROFILE_HANDLER, "plugins")
     if len(profiles) > 1 and (not handlers or handlers[0].plugin.name == SINGLE_PROFILE_HANDLER):
@@ -111,6 +119,22 @@ def _handler(profiles: Sequence[SchedulingProfile], instances: Instances) -> Ins
             "schedulingProfiles[1]", "several profiles need a profile handler that chooses among them; keep one profile"
         )
     return handlers[0] if handlers else None
+
+
+def _check_disaggregation(handler: Instance, profiles: Sequence[SchedulingProfile], instances: Instances) -> None:
+    """The profiles that the handler runs must exist; one that it never runs is of no use."""
+    parameters = handler.parameters
+    assert isinstance(parameters, DisaggProfileHandlerParameters)
+    names = [profile.name for profile in profiles]
+    wanted = {"decode": parameters.decode_profile, "prefill": parameters.prefill_profile}
+    for role, name in wanted.items():
+        if name is not None and name not in names:
+            instances.problems.add(
+                f"{handler.path}.parameters.profiles.{role}", f"there is no profile {name}{did_you_mean(name, names)}"
+            )
+    for i, name in enumerate(names):
+        if name not in wanted.values():
+            instances.warnings.append(f"schedulingProfiles[{i}] is ignored, as {handler.name} never runs {name}")
 
 
 def _check_producers(producers: Sequence[Instance], instances: Instances) -> None:

@@ -26,6 +26,8 @@ class Dispatch:
     expected_output_tokens: float = 0.0
     streams: bool = False
     """Its first token will be seen: until then it waits, due or not."""
+    prefills_only: bool = False
+    """It decodes elsewhere, so that nothing of it is here once its first token is seen or due."""
 
 
 class InFlight:
@@ -95,7 +97,10 @@ class InFlight:
     def expire(self, now_s: float) -> None:
         """Those whose first token nobody sees wait no longer than until it is due."""
         while self._due and self._due[0][0] <= now_s:
-            self._waits_no_longer(heappop(self._due)[2])
+            dispatch = heappop(self._due)[2]
+            self._waits_no_longer(dispatch)
+            if dispatch.prefills_only:
+                self.remove(dispatch)
         self._facts[Fact.NEXT_DUE_S] = self._due[0][0] if self._due else inf
 
     def sent_after(self, time_s: float) -> Iterator[Dispatch]:

@@ -10,6 +10,16 @@ from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PrefillPart:
+    """The endpoint that prefills a request which another one decodes, and what it has of it until the first token."""
+
+    state: EndpointState
+    dispatch: Dispatch
+    engine_seconds: float
+    """That the prefill is expected to occupy it for."""
+
+
 @dataclass(slots=True, eq=False)
 class RoutedContext:
     """Handed through the transport and back in `done`. `request` is None where the body was not understood."""
@@ -28,3 +38,5 @@ class RoutedContext:
     ttft_slo_seconds: float | None = None
     tpot_slo_seconds: float | None = None
     trace: RequestTrace = UNTRACED
+    prefill: PrefillPart | None = None
+    """None: it is prefilled where it is decoded."""

@@ -14,7 +14,7 @@ from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.director import errors, plan
 from heliotrope_epp.director.context import RoutedContext
-from heliotrope_epp.director.outcome import failure_of, finished_request, routed, routed_context
+from heliotrope_epp.director.outcome import failure_of, finished_request, prefill_part, routed, routed_context
 from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.director.wishes import asked_of, refusals, to_remove
 from heliotrope_epp.outcomes.meter import RequestMeter
@@ -108,11 +108,15 @@ class Director:
         """An answer has begun or goes on: its request waits no longer, and the engine has just ended a step."""
         if ctx.request is not None:
             ctx.state.inflight.piece(ctx.dispatch, at_s)
+            if ctx.prefill is not None:
+                ctx.prefill.state.inflight.remove(ctx.prefill.dispatch)
 
     def done(self, ctx: RoutedContext, report: Report) -> None:
         """Release what the request held and learn from how it went."""
         self._inflight -= 1
         ctx.state.inflight.remove(ctx.dispatch)
+        if ctx.prefill is not None:
+            ctx.prefill.state.inflight.remove(ctx.prefill.dispatch)
         usage = openai.usage_of(report.tail) if report.complete and report.status == 200 else None
         finished = None
         if ctx.request is not None:
@@ -122,7 +126,10 @@ class Director:
             self._output_lengths.ended(context.model, ctx.dispatch.dispatched_s, now_s, tokens, context)
             failed = failure_of(report)
             if failed is not None:
-                self._pipeline.ended(ctx.state, failed, now_s)
+                # Of two endpoints nobody says whose failure it is.
+                served = (ctx.state,) if ctx.prefill is None else (ctx.state, ctx.prefill.state)
+                for state in served:
+                    self._pipeline.ended(state, failed / len(served), now_s)
             if usage is None:
                 self._pipeline.answered(ctx.request, None, None)
             else:
@@ -169,15 +176,17 @@ class Director:
             return
         chosen = result.pick.options[0]
         prefill_s, first_token_s = _expected_times(llm_request, chosen, result)
+        cached_tokens = plan.cached_tokens(result, chosen, llm_request.prompt_tokens)
         dispatch = Dispatch(
             dispatched_s=started_s,
             prompt_tokens=float(llm_request.prompt_tokens),
-            uncached_tokens=max(llm_request.prompt_tokens - plan.cached_tokens(result, chosen), 1.0),
+            uncached_tokens=max(llm_request.prompt_tokens - cached_tokens, 1.0),
             first_token_due_s=started_s + first_token_s,
             expected_output_tokens=llm_request.expected_output_tokens,
             streams=llm_request.streaming,
         )
-        ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace)
+        prefill = prefill_part(llm_request, result.pick.prefill, dispatch)
+        ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace, prefill)
         trace.routed(chosen, ctx.arm)
         addresses = tuple(option.state.endpoint.host_port for option in result.pick.options)
         provenance = result.provenance
@@ -185,11 +194,13 @@ class Director:
         source = plan.source_headers(result, chosen, self._store)
         if self._dispatch(request, addresses, ctx, prefill_s, to_remove(request, provenance), refused, source):
             self._pipeline.routed(llm_request, chosen.state, fetched=plan.fetches_blocks(result, chosen))
+            if prefill is not None:
+                self._pipeline.prefilled(llm_request, prefill.state)
             if self._sessions is not None:
                 self._sessions.routed(llm_request, chosen.key)
                 if self._retention is not None:
                     self._retention.turned(llm_request)
-            if self._rows is not None and ctx.features is None:
+            if self._rows is not None and ctx.features is None and prefill is None:
                 ctx.features = self._rows.row(llm_request, chosen, self._store.regions(), now_unix_s)
         self._metrics.decided(result, ctx.region, self._clock.monotonic() - started_s)
         self._log_decision(llm_request, result)
@@ -216,6 +227,8 @@ class Director:
             return False
         self._inflight += 1
         ctx.state.inflight.add(ctx.dispatch, prefill_seconds)
+        if ctx.prefill is not None:
+            ctx.prefill.state.inflight.add(ctx.prefill.dispatch, ctx.prefill.engine_seconds)
         if ctx.request is not None:
             self._output_lengths.started(ctx.request.model, ctx.dispatch.dispatched_s)
             self._meter.routed(ctx, routed(ctx, ctx.request))
@@ -299,7 +312,7 @@ def _expected_times(request: LlmRequest, option: Option, result: ScheduleResult)
     engine = option.state.traits.engine
     if engine is None:
         return 0.0, 0.0
-    uncached = max(request.prompt_tokens - plan.cached_tokens(result, option), 1.0)
+    uncached = max(request.prompt_tokens - plan.cached_tokens(result, option, request.prompt_tokens), 1.0)
     prefill = float(engine.prefill_seconds(uncached))
     row = plan.plan_row(result, option)
     if result.decision is not None and row is not None:

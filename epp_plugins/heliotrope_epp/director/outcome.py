@@ -3,7 +3,7 @@
 from heliotrope.decide.decision import Decision
 from heliotrope.decide.feasible import tpot_slo_seconds, ttft_slo_seconds
 from heliotrope_epp.datalayer.inflight import Dispatch
-from heliotrope_epp.director.context import RoutedContext
+from heliotrope_epp.director.context import PrefillPart, RoutedContext
 from heliotrope_epp.director.plan import plan_row
 from heliotrope_epp.outcomes.finished import Expected, FinishedRequest
 from heliotrope_epp.outcomes.meter import Routed
@@ -21,6 +21,7 @@ def routed_context(
     result: ScheduleResult,
     now_unix_s: float,
     trace: RequestTrace = UNTRACED,
+    prefill: PrefillPart | None = None,
 ) -> RoutedContext:
     """What to remember of a request that goes to `chosen`."""
     decision, traits = result.decision, chosen.state.traits
@@ -36,25 +37,52 @@ def routed_context(
         arm=result.assignment.arm.value,
         request_class=result.assignment.request_class,
         expected=None if decision is None or row is None else _expected(decision, row),
-        features=None if decision is None or row is None else decision.estimates.features[row].copy(),
+        features=None
+        if decision is None or row is None or prefill is not None
+        else decision.estimates.features[row].copy(),
         ttft_slo_seconds=None if decision is None else ttft_slo_seconds(decision.request, decision.policy),
         tpot_slo_seconds=None if decision is None else tpot_slo_seconds(decision.request, decision.policy),
         trace=trace,
+        prefill=prefill,
     )
+
+
+def prefill_part(request: LlmRequest, prefill: Option | None, decode: Dispatch) -> PrefillPart | None:
+    """What the endpoint that prefills has of a request; `decode` is what the other one has. None: there is none."""
+    if prefill is None:
+        return None
+    uncached = max(request.prompt_tokens - prefill.cached_tokens, 1.0)
+    engine = prefill.state.traits.engine
+    dispatch = Dispatch(
+        dispatched_s=decode.dispatched_s,
+        prompt_tokens=float(request.prompt_tokens),
+        uncached_tokens=uncached,
+        first_token_due_s=decode.first_token_due_s,
+        streams=request.streaming,
+        prefills_only=True,
+    )
+    return PrefillPart(prefill.state, dispatch, 0.0 if engine is None else float(engine.prefill_seconds(uncached)))
 
 
 def routed(ctx: RoutedContext, request: LlmRequest) -> Routed:
     """What the meter is to know of a request that was sent."""
-    dispatch = ctx.dispatch
+    dispatch, prefill = ctx.dispatch, ctx.prefill
     return Routed(
         endpoint=ctx.state.endpoint.key,
         model=request.model,
         streaming=request.streaming,
         prompt_tokens=dispatch.prompt_tokens,
-        cached_tokens=max(dispatch.prompt_tokens - dispatch.uncached_tokens, 0.0),
+        cached_tokens=_believed_cached(ctx),
         dispatched_s=dispatch.dispatched_s,
         first_token_due_s=dispatch.first_token_due_s,
+        prefill_endpoint=None if prefill is None else prefill.state.endpoint.key,
     )
+
+
+def _believed_cached(ctx: RoutedContext) -> float:
+    """Prompt tokens that nobody has to compute."""
+    dispatch = ctx.dispatch if ctx.prefill is None else ctx.prefill.dispatch
+    return max(dispatch.prompt_tokens - dispatch.uncached_tokens, 0.0)
 
 
 def finished_request(
@@ -82,7 +110,7 @@ def finished_request(
         status=report.status,
         cause=report.cause,
         believed_prompt_tokens=request.prompt_tokens,
-        believed_cached_tokens=max(dispatch.prompt_tokens - dispatch.uncached_tokens, 0.0),
+        believed_cached_tokens=_believed_cached(ctx),
         expected_output_tokens=request.expected_output_tokens,
         prompt_tokens=None if usage is None else usage.prompt_tokens,
         cached_tokens=None if usage is None else usage.cached_tokens,

@@ -10,14 +10,13 @@ from heliotrope_epp.transport.interface import Headers
 KV_SOURCE_HEADER = "x-kv-cache-source-host-port"
 """llm-d's: the engine pulls the prompt's blocks from there before it prefills the rest."""
 
+PREFILLER_HEADER = "x-prefiller-host-port"
+"""llm-d's: the sidecar of the endpoint that decodes has the prompt prefilled there first."""
+
 
 def plan_row(result: ScheduleResult, chosen: Option) -> int | None:
-    """The decision's row that holds for what is done; None without a decision about this endpoint.
-
-    An enforced decision's winner may be a plan that fetches blocks; where the configured picker decides, the endpoint
-    is used as it is.
-    """
-    return None if result.decision is None else result.decision.row_of(chosen.key)
+    """The decision's row that holds for what is done; None without a decision about this plan."""
+    return result.plan_row(chosen.key)
 
 
 def kv_action(result: ScheduleResult, chosen: Option) -> KvAction | None:
@@ -26,8 +25,10 @@ def kv_action(result: ScheduleResult, chosen: Option) -> KvAction | None:
     return None if result.decision is None or row is None else result.decision.candidates.kv_actions[row]
 
 
-def cached_tokens(result: ScheduleResult, chosen: Option) -> float:
-    """Prompt tokens that need no prefill there."""
+def cached_tokens(result: ScheduleResult, chosen: Option, prompt_tokens: int) -> float:
+    """Prompt tokens that need no prefill there: all but one where another endpoint prefills."""
+    if result.pick.prefill is not None:
+        return prompt_tokens - 1.0
     row = plan_row(result, chosen)
     if result.decision is None or row is None:
         return chosen.cached_tokens
@@ -36,12 +37,19 @@ def cached_tokens(result: ScheduleResult, chosen: Option) -> float:
 
 def fetches_blocks(result: ScheduleResult, chosen: Option) -> bool:
     """Whether blocks are brought there for this request."""
+    if result.pick.prefill is not None:
+        return True
     action = kv_action(result, chosen)
     return action is not None and fetches(action)
 
 
 def source_headers(result: ScheduleResult, chosen: Option, store: EndpointStore) -> Headers:
-    """What tells the engine where to pull from; empty where the plan pulls nothing, or its source is gone."""
+    """What tells the engine where to pull from, and its sidecar where to prefill.
+
+    Empty where the plan does neither, or its source is gone.
+    """
+    if result.pick.prefill is not None:
+        return ((PREFILLER_HEADER, result.pick.prefill.state.endpoint.host_port),)
     row = plan_row(result, chosen)
     source = None if result.decision is None or row is None else result.decision.candidates.kv_sources[row]
     state = None if source is None else store.get(source)

@@ -16,6 +16,7 @@ from heliotrope_epp.plugins.filters.label_selector import (
     LabelSelectorFilter,
     LabelSelectorParameters,
 )
+from heliotrope_epp.plugins.filters.prefill import PREFILL_FILTER, prefill_filter
 from heliotrope_epp.plugins.kinds import PluginKind, Stability
 from heliotrope_epp.plugins.parameters import NoParameters
 from heliotrope_epp.plugins.pickers.carbon import CARBON_PICKER, CarbonPicker
@@ -32,6 +33,21 @@ from heliotrope_epp.plugins.producers.precise_prefix_cache import (
     PRECISE_PREFIX_CACHE_PRODUCER,
     PrecisePrefixCacheParameters,
     PrecisePrefixCacheProducer,
+)
+from heliotrope_epp.plugins.profilehandlers.deciders import (
+    ALWAYS_DISAGG_PD_DECIDER,
+    PREFIX_BASED_PD_DECIDER,
+    AlwaysDisaggPdDecider,
+    PrefixBasedPdDecider,
+    PrefixBasedPdDeciderParameters,
+)
+from heliotrope_epp.plugins.profilehandlers.disagg import (
+    DISAGG_HEADERS_HANDLER,
+    DISAGG_PROFILE_HANDLER,
+    PREFILL_HEADER_HANDLER,
+    DisaggProfileHandler,
+    DisaggProfileHandlerParameters,
+    NoEffect,
 )
 from heliotrope_epp.plugins.profilehandlers.single import SINGLE_PROFILE_HANDLER, SingleProfileHandler
 from heliotrope_epp.plugins.registry import PluginRegistry
@@ -61,6 +77,7 @@ def builtin_registry() -> PluginRegistry:
         lambda _parameters, _context: SingleProfileHandler(),
         Stability.BETA,
     )
+    _disaggregation(registry)
     registry.register(
         APPROX_PREFIX_CACHE_PRODUCER,
         PluginKind.PRODUCER,
@@ -79,8 +96,44 @@ def builtin_registry() -> PluginRegistry:
     return registry
 
 
+def _disaggregation(registry: PluginRegistry) -> None:
+    beta = Stability.BETA
+    registry.register(
+        DISAGG_PROFILE_HANDLER,
+        PluginKind.PROFILE_HANDLER,
+        DisaggProfileHandlerParameters,
+        lambda parameters, context: DisaggProfileHandler(parameters, context.deciders),
+        beta,
+    )
+    registry.register(
+        ALWAYS_DISAGG_PD_DECIDER,
+        PluginKind.DECIDER,
+        NoParameters,
+        lambda _parameters, _context: AlwaysDisaggPdDecider(),
+        beta,
+    )
+    registry.register(
+        PREFIX_BASED_PD_DECIDER,
+        PluginKind.DECIDER,
+        PrefixBasedPdDeciderParameters,
+        lambda parameters, _context: PrefixBasedPdDecider(parameters),
+        beta,
+        requires=(APPROX_PREFIX_CACHE_PRODUCER,),
+    )
+    for name in (DISAGG_HEADERS_HANDLER, PREFILL_HEADER_HANDLER):
+        registry.register(
+            name,
+            PluginKind.HEADERS_HANDLER,
+            NoParameters,
+            lambda _parameters, _context: NoEffect(),
+            beta,
+            replaced_by=DISAGG_PROFILE_HANDLER,
+        )
+
+
 def _filters(registry: PluginRegistry) -> None:
     kind, beta = PluginKind.FILTER, Stability.BETA
+    registry.register(PREFILL_FILTER, kind, NoParameters, lambda _parameters, _context: prefill_filter(), beta)
     registry.register(DECODE_FILTER, kind, NoParameters, lambda _parameters, _context: decode_filter(), beta)
     for name, replaced_by in ((LABEL_SELECTOR_FILTER, None), (BY_LABEL_SELECTOR, LABEL_SELECTOR_FILTER)):
         registry.register(

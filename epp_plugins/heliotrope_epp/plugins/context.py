@@ -11,7 +11,7 @@ from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.errors import InvalidInputError
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.clock import Clock
-from heliotrope_epp.plugins.interface import Producer
+from heliotrope_epp.plugins.interface import PrefillDecider, Producer
 
 
 class CarbonContext(Protocol):
@@ -56,6 +56,8 @@ class PluginContext:
     """Names this picker among those that serve the same pool."""
     producers: Mapping[str, Producer] = field(default_factory=dict)
     """By plugin type."""
+    deciders: Mapping[str, PrefillDecider] = field(default_factory=dict)
+    """By their names in the configuration; filled before profile handlers are built."""
 
     def producer(self, type_name: str) -> Producer:
         """The producer of this type.

@@ -50,6 +50,8 @@ class Pick:
     """Empty: nothing may be chosen; `reason` says why and the client gets a 503."""
     reason: str = ""
     decision: Decision | None = None
+    prefill: Option | None = None
+    """Where the prompt is prefilled; None: at the first of the options, where it decodes."""
 
 
 class Filter(Protocol):
@@ -122,3 +124,20 @@ class ProfileHandler(Protocol):
     def primary(self, picks: Mapping[str, Pick]) -> str:
         """The name of the profile whose pick is the destination."""
         ...
+
+
+class PrefillDecider(Protocol):
+    """Says whether a prompt is prefilled at another endpoint than the one that decodes."""
+
+    def prefills_elsewhere(self, request: LlmRequest, decode: Option) -> bool:
+        """`decode` is where it will be decoded."""
+        ...
+
+
+@runtime_checkable
+class DisaggregatingHandler(ProfileHandler, PrefillDecider, Protocol):
+    """A profile handler with a profile for prefill beside the one for decode."""
+
+    decode_profile: str
+    prefill_profile: str | None
+    """None: every prompt is prefilled where it is decoded."""

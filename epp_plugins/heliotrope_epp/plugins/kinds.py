@@ -10,6 +10,8 @@ class PluginKind(StrEnum):
     SCORER = "scorer"
     PICKER = "picker"
     PROFILE_HANDLER = "profile handler"
+    DECIDER = "decider"
+    HEADERS_HANDLER = "headers handler"
     PRODUCER = "producer"
     PARSER = "parser"
     DISCOVERY = "discovery"

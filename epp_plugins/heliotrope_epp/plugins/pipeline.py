@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.decision import Decision
 from heliotrope.decide.explanation import MAX_CANDIDATES
@@ -15,10 +16,19 @@ from heliotrope.decide.resolve import Resolver
 from heliotrope.unknown import finite_or_none
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.context import PluginContext
-from heliotrope_epp.plugins.interface import Beliefs, BelievingProducer, LlmRequest, Option, Options, Pick, Producer
+from heliotrope_epp.plugins.interface import (
+    Beliefs,
+    BelievingProducer,
+    DisaggregatingHandler,
+    LlmRequest,
+    Option,
+    Options,
+    Pick,
+    Producer,
+)
 from heliotrope_epp.plugins.memory import PickerMemory
 from heliotrope_epp.plugins.options import joined
-from heliotrope_epp.plugins.pickers.carbon import request_profile
+from heliotrope_epp.plugins.pickers.carbon import Prefillers, request_profile
 from heliotrope_epp.plugins.profile import Profile, Scheduling, WeightedScorer
 
 NAN = float("nan")
@@ -110,6 +120,17 @@ class ScheduleResult:
         """What the attached policy decided or would have decided; None without one."""
         return self.profiles[self.primary].pick.decision
 
+    def plan_row(self, endpoint: str) -> int | None:
+        """The row of the decision that holds for what is done when the request goes to `endpoint`.
+
+        None without a decision, and where it has no such plan. An enforced decision's winner may be a plan that fetches
+        blocks or prefills elsewhere; where the configured pickers decide, endpoints are used as they are.
+        """
+        decision, prefill = self.decision, self.pick.prefill
+        if decision is None:
+            return None
+        return decision.row_of(endpoint) if prefill is None else decision.pair_row(endpoint, prefill.key)
+
     @property
     def provenance(self) -> Provenance | None:
         """Where the settings of the request came from; None without a policy."""
@@ -146,6 +167,9 @@ class Pipeline:
         self._producers = tuple([(p, p if isinstance(p, BelievingProducer) else None) for p in scheduling.producers])
         self._profiles = {profile.name: profile for profile in scheduling.profiles}
         self._names = tuple(self._profiles)
+        handler = scheduling.handler
+        prefill = handler.prefill_profile if isinstance(handler, DisaggregatingHandler) else None
+        self._prefill = None if prefill is None else self._profiles.get(prefill)
         self._carbon = context.carbon
         self._stale_after_s = context.metrics_stale_after_s
         self.holdout = Holdout(context.instance)
@@ -179,10 +203,15 @@ class Pipeline:
         assignment = self.holdout.assign(policy, request_profile(request))
         steering = None if policy is None else _Steering(policy, assignment, self.memory, now_s)
         handler = self._scheduling.handler
+        prefillers = None if self._prefill is None else _prefillers(self._prefill, steering, request, options, timer)
         results = {
-            name: _run(self._profiles[name], steering, request, options, now_unix_s, timer)
+            name: _run(self._profiles[name], steering, request, options, now_unix_s, timer, prefillers)
             for name in handler.profiles(request, self._names)
         }
+        if prefillers is not None:
+            _show_prefiller(results, prefillers)
+        elif self._prefill is not None and isinstance(handler, DisaggregatingHandler):
+            _split(results, handler, self._prefill, steering, request, options, now_unix_s, timer)
         primary = handler.primary({name: result.pick for name, result in results.items()})
         enforced = policy is not None and policy.enforce
         return ScheduleResult(primary, results, enforced=enforced, assignment=assignment)
@@ -203,6 +232,12 @@ class Pipeline:
                     producer.routed(request, state)
                 else:
                     believing.routed(request, state, fetched=fetched)
+
+    def prefilled(self, request: LlmRequest, state: EndpointState) -> None:
+        """The prompt of a routed request is prefilled here, and decoded where it was routed."""
+        if self._learning(self._carbon.policy()):
+            for producer, _ in self._producers:
+                producer.routed(request, state)
 
     def answered(self, request: LlmRequest, cached_tokens: int | None, prompt_tokens: int | None) -> None:
         """A routed request, the same object, ended; the engine's counts, None where it gave none."""
@@ -250,6 +285,7 @@ def _run(
     options: Options,
     now_unix_s: float,
     timer: Callable[[], float],
+    prefillers: "_Prefillers | None" = None,
 ) -> ProfileResult:
     started_s = timer()
     kept, reason = _filtered(profile, request, options)
@@ -260,9 +296,73 @@ def _run(
     timed = [(_column(weighted, request, kept), timer()) for weighted in profile.scorers]
     columns = tuple(column for column, _ in timed)
     scores = _weighted_sums(profile.scorers, columns) if columns else np.zeros(len(kept))
-    pick = _picked(profile, steering, request, kept, scores, now_unix_s)
+    pick = _picked(profile, steering, request, kept, scores, now_unix_s, prefillers)
     times = ProfileTimes(started_s, filtered_s, tuple(scored_s for _, scored_s in timed), timer())
     return ProfileResult(profile, pick, kept, columns, scores, len(options), times)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefillers:
+    """What the profile for prefill leaves a policy to choose from."""
+
+    profile: Profile
+    offered: Prefillers
+    considered: int
+    times: ProfileTimes
+
+
+def _prefillers(
+    profile: Profile, steering: _Steering | None, request: LlmRequest, options: Options, timer: Callable[[], float]
+) -> _Prefillers | None:
+    """None where no policy decides where to prefill: without one, under `Advise`, and for what is held out."""
+    if steering is None or not steering.policy.enforce or steering.assignment.arm is Arm.HOLDOUT:
+        return None
+    started_s = timer()
+    kept, _ = _filtered(profile, request, options)
+    filtered_s = timer()
+    standing = steering.memory.standing(kept, steering.policy, steering.now_s)
+    times = ProfileTimes(started_s, filtered_s, picked_s=filtered_s)
+    return _Prefillers(profile, Prefillers(kept, standing), len(options), times)
+
+
+def _show_prefiller(results: dict[str, ProfileResult], prefillers: _Prefillers) -> None:
+    """Add the result of the profile for prefill, where the policy chose from what it leaves."""
+    prefill = next((result.pick.prefill for result in results.values() if result.pick.prefill is not None), None)
+    if prefill is not None:
+        name, kept = prefillers.profile.name, prefillers.offered.options
+        results[name] = ProfileResult(
+            prefillers.profile,
+            Pick((prefill,)),
+            kept,
+            (),
+            np.zeros(len(kept)),
+            prefillers.considered,
+            prefillers.times,
+        )
+
+
+def _split(
+    results: dict[str, ProfileResult],
+    handler: DisaggregatingHandler,
+    profile: Profile,
+    steering: _Steering | None,
+    request: LlmRequest,
+    options: Options,
+    now_unix_s: float,
+    timer: Callable[[], float],
+) -> None:
+    """Choose a prefiller as llm-d does, if the handler wants one: by the profile for prefill."""
+    decode = results.get(handler.decode_profile)
+    if decode is None or not decode.pick.options or not handler.prefills_elsewhere(request, decode.pick.options[0]):
+        return
+    carbon = profile.picker is profile.carbon_picker
+    there = _run(profile, steering if carbon else None, request, options, now_unix_s, timer)
+    results[profile.name] = there
+    pick = replace(decode.pick, options=(), reason=f"prefill: {there.pick.reason}")
+    if there.pick.options:
+        prefill = there.pick.options[0]
+        pick = replace(decode.pick, prefill=None if prefill.key == decode.pick.options[0].key else prefill)
+    results[handler.decode_profile] = replace(decode, pick=pick)
 
 
 def _filtered(profile: Profile, request: LlmRequest, options: Options) -> tuple[Options, str]:
@@ -299,6 +399,7 @@ def _picked(
     options: Options,
     scores: FloatColumn,
     now_unix_s: float,
+    prefillers: "_Prefillers | None" = None,
 ) -> Pick:
     """An enforced policy decides; under `Advise`, and without a policy, the configured picker does."""
     carbon = profile.carbon_picker
@@ -306,7 +407,8 @@ def _picked(
         return profile.picker.pick(request, options, scores, now_unix_s)
     policy, assignment = steering.policy, steering.assignment
     standing = steering.memory.standing(options, policy, steering.now_s)
+    others = None if prefillers is None else prefillers.offered
     if policy.enforce or profile.picker is carbon:
-        return carbon.pick(request, options, scores, now_unix_s, assignment, policy, standing)
-    advice = carbon.evaluate(request, options, scores, now_unix_s, assignment, policy, standing)
+        return carbon.pick(request, options, scores, now_unix_s, assignment, policy, standing, others)
+    advice = carbon.evaluate(request, options, scores, now_unix_s, assignment, policy, standing, others)
     return replace(profile.picker.pick(request, options, scores, now_unix_s), decision=advice)

@@ -20,6 +20,7 @@ _METHODS: Mapping[PluginKind, tuple[str, ...]] = {
     PluginKind.SCORER: ("score",),
     PluginKind.PICKER: ("pick",),
     PluginKind.PROFILE_HANDLER: ("profiles", "primary"),
+    PluginKind.DECIDER: ("prefills_elsewhere",),
     PluginKind.PRODUCER: ("cached_tokens", "routed", "forget"),
 }
 

@@ -86,6 +86,12 @@ class Metrics:
             ["region"],
             registry=registry,
         )
+        self._phases = Counter(
+            "heliotrope_phase_placements",
+            "Scheduled requests by placement: aggregated (one endpoint) or disaggregated (prefill at another one).",
+            ["placement"],
+            registry=registry,
+        )
         self._policies = PolicyCounters(registry)
         self._decision_seconds = Histogram(
             "heliotrope_decision_seconds", "Wall time of one decision.", buckets=DECISION_BUCKETS, registry=registry
@@ -131,6 +137,8 @@ class Metrics:
         if result.assignment.request_class == OTHER_CLASS:
             self._unclassified.inc()
         self._policies.decided(result)
+        if result.pick.options:
+            self._phases.labels("aggregated" if result.pick.prefill is None else "disaggregated").inc()
         decision = result.decision
         if decision is None or decision.winner is None:
             return
@@ -141,7 +149,7 @@ class Metrics:
             self._session_turns.labels(session.movement.value, session.because.value, enforced).inc()
         for term in decision.dropped_terms:
             self._dropped.labels(term.value).inc()
-        row = decision.row_of(result.pick.options[0].key) if result.pick.options else None
+        row = result.plan_row(result.pick.options[0].key) if result.pick.options else None
         if row is None:
             return
         self._kv_actions.labels(decision.candidates.kv_actions[row].value, region or UNKNOWN).inc()

@@ -6,7 +6,7 @@ the configuration. It turns the filtered options into columns and hands them to 
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -18,6 +18,7 @@ from heliotrope.decide.candidates import Candidates, FloatColumn, RegionView
 from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
+from heliotrope.decide.phases import with_pairs
 from heliotrope.decide.plans import with_kv_plans
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
@@ -25,10 +26,10 @@ from heliotrope.decide.session import with_session
 from heliotrope.decide.standing import UNKNOWN_STANDING, Standing
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.plugins.context import CarbonContext
-from heliotrope_epp.plugins.interface import LlmRequest, Options, Pick
+from heliotrope_epp.plugins.interface import LlmRequest, Option, Options, Pick
 from heliotrope_epp.plugins.pickers.fixed import FixedColumns, FixedColumnsCache
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
-from heliotrope_epp.plugins.pickers.transfers import KvPoolCache
+from heliotrope_epp.plugins.pickers.transfers import KvPoolCache, PairPoolCache
 
 CARBON_PICKER = "carbon-picker"
 
@@ -37,6 +38,14 @@ NEVER = frozenset({Loss.REGION, Loss.QUALITY, Loss.CAPACITY})
 
 _OWN_CACHE = (KvAction.RECOMPUTE, KvAction.ROUTE_TO_OWNER)
 """What an endpoint does with a prompt of which it caches nothing, and something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefillers:
+    """The endpoints that may prefill for others."""
+
+    options: Options
+    standing: Standing
 
 
 class CarbonPicker:
@@ -61,6 +70,8 @@ class CarbonPicker:
         self._models = models
         self._fixed = FixedColumnsCache()
         self._kv_pools = KvPoolCache(links or Links())
+        self._prefill_fixed = FixedColumnsCache()
+        self._pair_pools = PairPoolCache(links or Links())
         self._gate = gate
 
     def evaluate(
@@ -72,10 +83,12 @@ class CarbonPicker:
         assignment: Assignment = UNASSIGNED,
         policy: DecisionPolicy | None = None,
         standing: Standing = UNKNOWN_STANDING,
+        prefillers: Prefillers | None = None,
     ) -> Decision | None:
         """What the attached policy decides, whether or not it is enforced; None without a policy.
 
         `policy` is the one that holds for this request (`heliotrope.decide.resolve`); by default the attached one.
+        `prefillers` may prefill for the options; None: each prefills what it decodes.
         """
         policy = policy or self._context.policy()
         if policy is None:
@@ -92,8 +105,11 @@ class CarbonPicker:
             offloaded_tokens=options.offloaded_tokens,
             last_served=None if policy.kv.own_caches_count else last_served,
         )
+        profile = request_profile(request)
+        if prefillers is not None:
+            candidates = self._with_pairs(profile, options, candidates, prefillers, policy, now_unix_s, standing)
         decision = decide(
-            request_profile(request),
+            profile,
             candidates,
             policy,
             now_unix_s,
@@ -106,6 +122,33 @@ class CarbonPicker:
             return decision
         return with_session(decision, session.view, self._gate, session.identity.source.value)
 
+    def _with_pairs(
+        self,
+        profile: RequestProfile,
+        options: Options,
+        candidates: Candidates,
+        prefillers: Prefillers,
+        policy: DecisionPolicy,
+        now_unix_s: float,
+        standing: Standing,
+    ) -> Candidates:
+        pool = self._pair_pools.of(options.states, prefillers.options.states)
+        if pool is None:
+            return candidates
+        others = prefillers.options
+        fixed = self._prefill_fixed.of(others)
+        alone = candidates_of(others, np.zeros(len(others)), candidates.region_views, fixed)
+        return with_pairs(
+            candidates,
+            with_kv_plans(alone, float(profile.prompt_tokens), policy.kv),
+            pool,
+            profile,
+            policy,
+            now_unix_s,
+            standing=standing,
+            prefill_standing=prefillers.standing,
+        )
+
     def pick(
         self,
         request: LlmRequest,
@@ -115,22 +158,35 @@ class CarbonPicker:
         assignment: Assignment = UNASSIGNED,
         policy: DecisionPolicy | None = None,
         standing: Standing = UNKNOWN_STANDING,
+        prefillers: Prefillers | None = None,
     ) -> Pick:
         """Choose by the policy, with fallbacks by score among the endpoints that its hard constraints allow."""
-        decision = self.evaluate(request, options, scores, now_unix_s, assignment, policy, standing)
+        decision = self.evaluate(request, options, scores, now_unix_s, assignment, policy, standing, prefillers)
         if decision is None or not decision.policy.enforce:
             order = best_first(scores, self._random)
             return Pick(tuple(options[i] for i in order[: self._count]), decision=decision)
         if decision.winner is None:
             return Pick((), _why_nothing(decision), decision)
-        # A plan that fetches KV blocks stands behind the endpoints, of which it is one.
+        # A plan that fetches KV blocks, or is prefilled elsewhere, stands behind the endpoints, of which it is one.
+        prefill = None if prefillers is None else _prefiller(decision, decision.winner, prefillers.options)
         winner = decision.candidates.endpoints.index(decision.candidates.endpoints[decision.winner])
         chosen = [winner]
         if self._count > 1:
             losses = decision.losses
             order = best_first(scores, self._random)
-            chosen += [i for i in order if i != winner and losses[i] not in NEVER][: self._count - 1]
-        return Pick(tuple(options[i] for i in chosen), decision=decision)
+            spares = [i for i in order if i != winner and losses[i] not in NEVER]
+            if prefill is not None:
+                # A gateway's retry carries the same header, so it must go where the prefiller's blocks fit.
+                spares = self._pair_pools.partners(options.states, prefill.state, spares)
+            chosen += spares[: self._count - 1]
+        return Pick(tuple(options[i] for i in chosen), decision=decision, prefill=prefill)
+
+
+def _prefiller(decision: Decision, row: int, options: Options) -> Option | None:
+    """Where the plan of this row prefills, if that is not where it decodes."""
+    candidates = decision.candidates
+    pair = row - candidates.aggregated_count
+    return None if candidates.pairs is None or pair < 0 else options[int(candidates.pairs.rows[pair])]
 
 
 def _last_served(request: LlmRequest, endpoints: Sequence[str]) -> int | None:

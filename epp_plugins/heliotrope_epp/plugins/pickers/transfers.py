@@ -1,10 +1,12 @@
-"""How KV blocks can come to endpoints, kept between decisions."""
+"""How KV blocks can come to endpoints, and which of them make pairs, kept between decisions."""
 
 from collections.abc import Sequence
 from operator import is_
 
-from heliotrope.cache.links import Links
+from heliotrope.cache.links import Links, Place
 from heliotrope.cache.plans import KvPool, kv_pool
+from heliotrope.decide.phases import PairPool, pair_pool
+from heliotrope.engine.model import EngineModel
 from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.kv_labels import offload_tier, place_of, takes_part
@@ -36,6 +38,40 @@ class KvPoolCache:
             return None
         places = [place_of(endpoint, of) for endpoint, of in zip(endpoints, traits, strict=True)]
         return kv_pool([t.engine for t in traits], places, pulls, self._links, tiers)
+
+
+class PairPoolCache:
+    """The pairs of the last decision's decode endpoints and prefillers."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._decode: tuple[object, ...] = ()
+        self._prefill: tuple[object, ...] = ()
+        self._pool: PairPool | None = None
+
+    def of(self, decode: Sequence[EndpointState], prefill: Sequence[EndpointState]) -> PairPool | None:
+        """Of these endpoints, in their orders; None where no two of them make a pair."""
+        readers, writers = _identity(decode), _identity(prefill)
+        if not (_same(readers, self._decode) and _same(writers, self._prefill)):
+            self._decode, self._prefill = readers, writers
+            pool = pair_pool(_described(decode), _described(prefill), self._links)
+            self._pool = pool if pool.possible else None
+        return self._pool
+
+    def partners(self, decode: Sequence[EndpointState], prefiller: EndpointState, rows: Sequence[int]) -> list[int]:
+        """Of these rows of `decode`, those that make a pair with the prefiller."""
+        states = [decode[i] for i in rows]
+        planes = pair_pool(_described(states), _described([prefiller]), self._links).planes
+        return [i for i, latency in zip(rows, planes[0, :, 0].tolist(), strict=True) if latency == latency]  # NaN: none
+
+
+def _identity(states: Sequence[EndpointState]) -> tuple[object, ...]:
+    # Both are replaced when the resources change and never altered, so identity tells.
+    return (*[state.endpoint for state in states], *[state.traits for state in states])
+
+
+def _described(states: Sequence[EndpointState]) -> list[tuple[str, EngineModel | None, Place]]:
+    return [(s.endpoint.key, s.traits.engine, place_of(s.endpoint, s.traits)) for s in states]
 
 
 def _same(these: tuple[object, ...], those: tuple[object, ...]) -> bool:

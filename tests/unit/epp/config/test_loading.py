@@ -17,6 +17,7 @@ from heliotrope_epp.plugins.pickers.carbon import CarbonPicker
 from heliotrope_epp.plugins.pickers.max_score import MaxScorePicker
 from heliotrope_epp.plugins.pickers.random_choice import RandomPicker
 from heliotrope_epp.plugins.producers.approx_prefix_cache import ApproxPrefixCacheProducer
+from heliotrope_epp.plugins.profilehandlers.disagg import DisaggProfileHandler
 from heliotrope_epp.plugins.profilehandlers.single import SingleProfileHandler
 
 ROOT = Path(__file__).parents[4]
@@ -75,14 +76,68 @@ def test_llm_d_files_of_supported_plugins_load_unchanged(name: str) -> None:
     assert config.warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "path"),
-    [("epp-estimate-prefix-cache-config", "plugins[3].type"), ("pd-epp-config", "plugins[3].type")],
-)
-def test_llm_d_files_of_other_plugins_say_which(name: str, path: str) -> None:
+def test_llm_ds_file_for_prefill_and_decode_loads_unchanged() -> None:
+    config = loaded((LLM_D / "pd-epp-config.yaml").read_text())
+    profiles = {profile.name: profile for profile in config.scheduling.profiles}
+    assert {name: [f.name for f in profile.filters] for name, profile in profiles.items()} == {
+        "prefill": ["prefill-filter"],
+        "decode": ["decode-filter"],
+    }
+    handler = config.scheduling.handler
+    assert isinstance(handler, DisaggProfileHandler)
+    assert (handler.decode_profile, handler.prefill_profile) == ("decode", "prefill")
+    assert config.warnings == ()
+
+
+def test_llm_d_files_of_other_plugins_say_which() -> None:
     with pytest.raises(InvalidInputError, match="is llm-d's, but not supported by Heliotrope yet") as caught:
-        loaded((LLM_D / f"{name}.yaml").read_text())
-    assert caught.value.path == path
+        loaded((LLM_D / "epp-estimate-prefix-cache-config.yaml").read_text())
+    assert caught.value.path == "plugins[3].type"
+
+
+DISAGG = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: decode-filter}
+- {type: always-disagg-pd-decider}
+- {type: disagg-headers-handler}
+- {type: disagg-profile-handler%s}
+schedulingProfiles:
+- {name: decode, plugins: [{pluginRef: decode-filter}]}
+- {name: other, plugins: [{pluginRef: decode-filter}]}
+"""
+
+
+def test_a_profile_that_never_runs_and_a_deprecated_type_are_named() -> None:
+    assert loaded(DISAGG % "").warnings == (
+        "plugins[2].type: disagg-headers-handler is deprecated; use disagg-profile-handler",
+        "schedulingProfiles[1] is ignored, as disagg-profile-handler never runs other",
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "path", "problem"),
+    [
+        ("{profiles: {decode: decod}}", ".profiles.decode", "there is no profile decod; did you mean decode?"),
+        ("{deciders: {prefill: always-disagg-pd-decider}}", ".profiles.prefill", "there is no profile prefill"),
+        ("{deciders: {prefill: decode-filter}}", ".deciders.prefill", "is a filter, where a decider is needed"),
+        ("{deciders: {prefill: nobody}}", ".deciders.prefill", "no entry of plugins has the name nobody"),
+        ("{deciders: {encode: x}}", ".deciders.encode", "is llm-d's, but not supported"),
+        ("{profiles: {fallback: x}}", ".profiles.fallback", "is llm-d's, but not supported"),
+        ("{stageOrder: both}", ".stageOrder", "must match pattern"),
+        (
+            "{stageOrder: prefill-first, deciders: {prefill: always-disagg-pd-decider}}",
+            "",
+            "deciders.prefill is not used in prefill-first order",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_split_is_named(parameters: str, path: str, problem: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        loaded(DISAGG % f", parameters: {parameters}")
+    assert caught.value.path == f"plugins[3].parameters{path}"
+    assert problem in caught.value.problem
 
 
 def test_json_is_yaml() -> None:
