@@ -327,6 +327,22 @@ def _carbon_policy_cases() -> Iterator[Case]:
         accepts=({"spec.classes[1].minPriority": 20}, {"spec.classes[1].maxPriority": REMOVED}),
         refuses=({"spec.classes[1].minPriority": 21},),
     )
+    yield _case(
+        policy,
+        "spec",
+        "models.classes names a class that spec.classes does not have",
+        "spec.models",
+        accepts=({"spec.models.classes": []}, {"spec.models": REMOVED}),
+        refuses=({"spec.models.classes": ["nobody"]},),
+    )
+    yield _case(
+        policy,
+        "spec.models.groups[].members[]",
+        "a Lora member must name its base model in servedBy",
+        "spec.models.groups[0].members[0].servedBy",
+        accepts=({"spec.models.groups[0].members[0].kind": "Quantised"},),
+        refuses=({"spec.models.groups[0].members[0].servedBy": REMOVED},),
+    )
     for each in ("Ttft", "Tpot"):
         yield _case(
             policy,

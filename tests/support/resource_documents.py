@@ -259,6 +259,28 @@ def carbon_policy(demand: str = "events", *, respond: str = "weights") -> Docume
                 "shortestTpot": "1ms",
                 "longestTpot": "1h",
             },
+            "models": {
+                "enabled": True,
+                "qualityFloor": "0.9",
+                "predictor": "Table",
+                "classes": ["interactive"],
+                "reasoning": {"lower": "Unsaid", "lowest": "low"},
+                "groups": [
+                    {
+                        "name": "chat",
+                        "members": [
+                            {
+                                "model": "chat-small-lora",
+                                "servedBy": "chat-small",
+                                "kind": "Lora",
+                                "quality": "0.7",
+                                "qualityByTask": [{"task": "code", "quality": "0.5"}],
+                                "efforts": [{"effort": "low", "outputTokensPercent": 40, "qualityPercent": 95}],
+                            },
+                        ],
+                    },
+                ],
+            },
         },
         {
             "observedGeneration": 3,

@@ -9,6 +9,7 @@ from heliotrope.api.v1alpha1 import objective as api
 from heliotrope.api.v1alpha1.common import Enforcement
 from heliotrope.api.v1alpha1.controls import DemandResponse
 from heliotrope.api.v1alpha1.engine import Engine
+from heliotrope.api.v1alpha1.models import Models
 from heliotrope.api.v1alpha1.objective import KvAction as ApiKvAction
 from heliotrope.api.v1alpha1.objective import KvActions, SessionGate, Slo, Tolerances, Weights
 from heliotrope.api.v1alpha1.requests import Overrides, RequestClass
@@ -27,8 +28,10 @@ from heliotrope.decide.policy import (
     ServiceClass,
     Term,
 )
+from heliotrope.decide.quality import NAN, Group, Level, Lower, Member, ModelRules, Predictor
 from heliotrope.engine.model import EngineModel
 from heliotrope.errors import UnknownProfileError
+from heliotrope.predict.reasoning import Effort
 
 
 def decision_policy(policy: CarbonPolicy) -> DecisionPolicy:
@@ -64,6 +67,7 @@ def decision_policy(policy: CarbonPolicy) -> DecisionPolicy:
         events=() if response is None else _events(response),
         event_comparison=None if response is None else _event_comparison(response, comparison),
         overrides=_overridable(spec.overrides),
+        models=None if spec.models is None or not spec.models.enabled else _model_rules(spec.models),
         revision=revision(policy),
     )
 
@@ -127,6 +131,33 @@ def _overridable(overrides: Overrides) -> Overridable:
         longest_ttft_seconds=overrides.longest_ttft.total_seconds(),
         shortest_tpot_seconds=overrides.shortest_tpot.total_seconds(),
         longest_tpot_seconds=overrides.longest_tpot.total_seconds(),
+    )
+
+
+def _model_rules(models: Models) -> ModelRules:
+    groups = {}
+    for group in models.groups:
+        members = tuple(
+            Member(
+                model=each.model,
+                served_by=each.served_by or each.model,
+                quality=NAN if each.quality is None else each.quality,
+                by_task={entry.task: entry.quality for entry in each.quality_by_task},
+                levels=tuple(
+                    Level(Effort[level.effort.name], level.output_tokens_percent / 100.0, level.quality_percent / 100.0)
+                    for level in each.efforts
+                ),
+            )
+            for each in group.members
+        )
+        groups[group.name] = Group(group.name, members)
+    return ModelRules(
+        groups=groups,
+        floor=models.quality_floor,
+        predictor=Predictor(models.predictor.value.lower()),
+        classes=frozenset(models.classes),
+        lower=Lower(models.reasoning.lower.value.lower()),
+        lowest=Effort[models.reasoning.lowest.name],
     )
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from heliotrope.cache.rules import KvRules
 from heliotrope.cache.session_rules import SessionRules
+from heliotrope.decide.quality import ModelRules
 
 
 class Objective(StrEnum):
@@ -157,6 +158,8 @@ class DecisionPolicy:
     events: tuple[DemandEvent, ...] = ()
     event_comparison: Comparison | None = None
     overrides: Overridable = Overridable()
+    models: ModelRules | None = None
+    """None: every request is answered by the model that it asks for."""
     revision: str = ""
     """Tells versions of the policy apart: its generation, or a digest of its spec where it has none."""
     provenance: Provenance = Provenance()

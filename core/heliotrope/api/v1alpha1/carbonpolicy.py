@@ -24,6 +24,7 @@ from heliotrope.api.v1alpha1.common import (
     Text,
 )
 from heliotrope.api.v1alpha1.controls import Autoscaling, Deferral, DemandResponse, Power
+from heliotrope.api.v1alpha1.models import Models
 from heliotrope.api.v1alpha1.objective import AccountingBoundary, KvActions, Objective, Placement, Slo
 from heliotrope.api.v1alpha1.requests import Overrides, PowerHeadroom, RequestClass
 
@@ -100,6 +101,16 @@ class CarbonPolicySpec(Struct):
     """Classes of requests with promises and objectives of their own; the first that a request belongs to holds."""
     overrides: Overrides = Overrides()
     """What a request may change by header."""
+    models: Models | None = None
+    """Which models may answer in place of the one that is asked for; absent: none."""
+
+    @rule(
+        "!has(self.models) || self.models.classes.all(c, self.classes.exists(k, k.name == c))",
+        "models.classes names a class that spec.classes does not have",
+        field="models",
+    )
+    def _classes_known(self) -> bool:
+        return self.models is None or set(self.models.classes) <= {each.name for each in self.classes}
 
     @rule(
         "!has(self.demandResponse) || has(self.power) || has(self.autoscaling) || has(self.demandResponse.weights) || "
