@@ -331,7 +331,7 @@ def _show_prefiller(results: dict[str, ProfileResult], prefillers: _Prefillers) 
     if prefill is not None:
         name, kept = prefillers.profile.name, prefillers.offered.options
         results[name] = ProfileResult(
-            prefillers.profile,
+            replace(prefillers.profile, scorers=()),  # no score is asked for
             Pick((prefill,)),
             kept,
             (),
