@@ -15,7 +15,7 @@ from heliotrope.cache.gate import OFF, Gate
 from heliotrope.cache.gate_features import FEATURE_NAMES, GateFeatures
 from heliotrope.predict.forest import parse_forest
 
-THRESHOLDS = (-0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.4, math.inf)
+THRESHOLDS = (-0.4, -0.2, -0.1, -0.05, 0.0, 0.1, 0.2, math.inf)
 """δ to choose from on held-out sessions; infinite: no gate."""
 MIN_SWITCHES = 100
 """Fewer teach nothing: the gate stays off."""

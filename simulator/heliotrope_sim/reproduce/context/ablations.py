@@ -98,7 +98,7 @@ def ablation_rows(c: Compared, trained: Trained) -> list[Row]:
             f"{pricing.estimate * PERCENT:.1f} , {gate.estimate * PERCENT:.1f}",
             "%",
             pricing.estimate > gate.estimate,
-            "holds if it is",
+            "holds if it is; each is taken away while the other stays",
         ),
         Row("ablation/kept", "Switches that the gate stops, per session", 0.7, kept, "", None, "reported"),
     ]
