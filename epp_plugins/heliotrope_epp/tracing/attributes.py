@@ -204,6 +204,9 @@ EXPECTED_SERVICE = Attribute(
 AVOIDED_JOULES = Attribute(
     "heliotrope.avoided_recompute_joules", "double", "J", "Prefill energy that the cached tokens save there.", "31.0"
 )
+AVOIDED_SECONDS = Attribute(
+    "heliotrope.avoided_recompute_seconds", "double", "s", "Prefill time that the cached tokens save there.", "0.09"
+)
 PUE = Attribute("heliotrope.pue", "double", "", "Of the region.", "1.2")
 INTENSITY = Attribute(
     "heliotrope.carbon.intensity_g_per_kwh", "double", "gCO2e/kWh", "Expected over the service time.", "143.0"
@@ -281,8 +284,9 @@ ORCHESTRATION = SpanType(
         CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT,
         PROMPT_TOKENS, CACHED_TOKENS, KV_ACTION, KV_SOURCE, KV_TRANSFER_SECONDS, KV_TRANSFER_JOULES,
         EXPECTED_OUTPUT_TOKENS, EXPECTED_JOULES, ATTRIBUTED_JOULES, INCREMENTAL_JOULES,
-        ENERGY_ERROR, GRAMS, WATER, COST, EXPECTED_TTFT, EXPECTED_TPOT, EXPECTED_SERVICE, AVOIDED_JOULES,
-        PUE, INTENSITY, SIGNAL_FRESHNESS, SIGNAL_TYPE, SIGNAL_FACTOR, SIGNAL_SOURCE, SIGNAL_AGE, SIGNAL_ESTIMATED,
+        ENERGY_ERROR, GRAMS, WATER, COST, EXPECTED_TTFT, EXPECTED_TPOT, EXPECTED_SERVICE,
+        AVOIDED_JOULES, AVOIDED_SECONDS, PUE, INTENSITY,
+        SIGNAL_FRESHNESS, SIGNAL_TYPE, SIGNAL_FACTOR, SIGNAL_SOURCE, SIGNAL_AGE, SIGNAL_ESTIMATED,
     ),
 )  # fmt: skip
 PROFILE_RUN = SpanType("run_scheduler_profile", ORCHESTRATION.name, (PROFILE,))

@@ -127,6 +127,10 @@ class DecisionRecord:
             start_s = end_s
         return spans
 
+    def _prefill_endpoint(self, destination: Destination) -> str:
+        prefill = None if self.result is None else self.result.pick.prefill
+        return destination.endpoint if prefill is None else prefill.key
+
     def _values(self) -> Values:
         facts, destination = self.facts, self.destination
         values: dict[a.Attribute, a.Value | None] = {a.ARM: self.arm, a.REJECTION: self.rejection}
@@ -140,7 +144,7 @@ class DecisionRecord:
         if destination is not None:
             values |= {
                 **destination.names(),
-                a.PREFILL_ENDPOINT: destination.endpoint,
+                a.PREFILL_ENDPOINT: self._prefill_endpoint(destination),
                 a.DECODE_ENDPOINT: destination.endpoint,
                 a.CACHED_TOKENS: float(destination.cached_tokens),
             }
@@ -148,10 +152,11 @@ class DecisionRecord:
             values[a.REASON] = self.result.pick.reason or None
             if self.result.decision is not None:
                 values[a.ENFORCED] = self.result.enforced
-                values |= _of_decision(self.result.decision, destination)
+                row = None if destination is None else self.result.plan_row(destination.endpoint)
+                values |= _of_decision(self.result.decision, row)
         cached = values.get(a.CACHED_TOKENS)
         if facts is not None and destination is not None and isinstance(cached, float):
-            values[a.AVOIDED_JOULES] = _avoided_joules(facts.prompt_tokens, cached, destination)
+            values |= _avoided(facts.prompt_tokens, cached, destination)
         return values
 
 
@@ -166,16 +171,20 @@ def _picked(result: ProfileResult) -> Values:
     }
 
 
-def _avoided_joules(prompt_tokens: int, cached_tokens: float, destination: Destination) -> float | None:
-    """What a prefill of the whole prompt would draw more than one of its uncached part."""
-    if destination.engine is None:
-        return None
+def _avoided(prompt_tokens: int, cached_tokens: float, destination: Destination) -> Values:
+    """What a prefill of the whole prompt would draw and take more than one of its uncached part."""
+    engine = destination.engine
+    if engine is None:
+        return {}
     whole = float(prompt_tokens)
     uncached = min(max(whole - cached_tokens, 1.0), whole)
-    return float(destination.engine.prefill_joules(whole)) - float(destination.engine.prefill_joules(uncached))
+    return {
+        a.AVOIDED_JOULES: float(engine.prefill_joules(whole)) - float(engine.prefill_joules(uncached)),
+        a.AVOIDED_SECONDS: float(engine.prefill_seconds(whole)) - float(engine.prefill_seconds(uncached)),
+    }
 
 
-def _of_decision(decision: Decision, destination: Destination | None) -> Values:
+def _of_decision(decision: Decision, row: int | None) -> Values:
     provenance = decision.policy.provenance
     values: dict[a.Attribute, a.Value | None] = {
         a.POLICY: decision.policy.name,
@@ -193,11 +202,10 @@ def _of_decision(decision: Decision, destination: Destination | None) -> Values:
     if decision.session is not None:
         values |= _session(decision.session)
     candidates, e = decision.candidates, decision.estimates
-    row = None if destination is None else decision.row_of(destination.endpoint)
     if row is None:
         return values
     values |= {
-        a.CACHED_TOKENS: float(candidates.cached_tokens[row]),
+        a.CACHED_TOKENS: candidates.reused_tokens(row),
         a.KV_ACTION: candidates.kv_actions[row].value,
         a.KV_SOURCE: candidates.kv_sources[row],
         a.KV_TRANSFER_SECONDS: float(candidates.transfer_seconds[row]),

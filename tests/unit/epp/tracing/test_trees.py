@@ -147,12 +147,13 @@ def test_the_decision_carries_its_estimates_and_what_they_rest_on() -> None:
     assert {name: seen[f"heliotrope.{name}"] for name in (
         "policy", "enforced", "outcome", "decided_by", "candidates", "decision.endpoint",
         "phase.prefill", "phase.decode", "pue", "carbon.freshness", "carbon.signal_type", "carbon.emission_factor",
-        "carbon.source", "carbon.estimated", "avoided_recompute_joules", "cached_tokens",
+        "carbon.source", "carbon.estimated", "avoided_recompute_joules", "avoided_recompute_seconds", "cached_tokens",
     )} == {
         "policy": "green", "enforced": True, "outcome": "within-slo", "decided_by": "dominance", "candidates": 2,
         "decision.endpoint": "ns/b", "phase.prefill": "ns/b", "phase.decode": "ns/b", "pue": 1.2,
         "carbon.freshness": "Fresh", "carbon.signal_type": "average", "carbon.emission_factor": "lifecycle",
-        "carbon.source": "test", "carbon.estimated": False, "avoided_recompute_joules": 0.0, "cached_tokens": 0.0,
+        "carbon.source": "test", "carbon.estimated": False, "avoided_recompute_joules": 0.0,
+        "avoided_recompute_seconds": 0.0, "cached_tokens": 0.0,
     }  # fmt: skip
     assert "heliotrope.dropped_terms" not in seen
 
@@ -167,6 +168,9 @@ def test_what_the_cache_saves_is_the_prefill_that_need_not_run() -> None:
     assert 0.0 < cached <= prompt
     saved = float(ENGINE.prefill_joules(float(prompt))) - float(ENGINE.prefill_joules(max(prompt - cached, 1.0)))
     assert seen["heliotrope.avoided_recompute_joules"] == pytest.approx(saved)
+    rest = max(prompt - cached, 1.0)
+    seconds = float(ENGINE.prefill_seconds(float(prompt))) - float(ENGINE.prefill_seconds(rest))
+    assert seen["heliotrope.avoided_recompute_seconds"] == pytest.approx(seconds)
     assert saved > cached * ENGINE.energy.prefill_joules_per_token * 0.9
 
 
