@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.console import Console
 from heliotrope.units import grams_co2e
 from heliotrope_sim.children import Child
 from heliotrope_sim.demo.arm import ArmName
+from heliotrope_sim.demo.levers import Lever
 from heliotrope_sim.demo.run import play
 from heliotrope_sim.demo.scenario import REGIONS, Scenario
 
@@ -38,16 +40,35 @@ def quiet() -> Console:
     return Console(file=io.StringIO(), width=120)
 
 
-async def test_both_arms_leave_a_summary_a_report_and_every_request(tmp_path: Path) -> None:
+def rows_of(arm: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (arm / "requests.jsonl").read_text().splitlines()]
+
+
+def actions_of(rows: list[dict[str, Any]]) -> set[str]:
+    """How the chosen endpoints were to come by their KV."""
+    return {c["kv_action"] for row in rows for c in row["decision"]["carbon_decision"]["candidates"] if c["chosen"]}
+
+
+async def test_both_arms_and_one_without_a_lever_leave_a_summary_a_report_and_every_request(tmp_path: Path) -> None:
     console = quiet()
-    result = await play(SMALL, tmp_path, list(ArmName), console)
+    result = await play(SMALL, tmp_path, list(ArmName), console, [Lever.KV])
     summary = json.loads(result.summary_path.read_text())
     for arm in summary["arms"].values():
         assert arm["requests"] > 20
         assert arm["failed"] == 0
         assert set(arm) >= {"slo_violations", "joules", "grams_co2e", "ttft_p50_ms", "ttft_p95_ms", "tpot_p95_ms"}
         assert sum(region["requests"] for region in arm["regions"].values()) == arm["requests"]
-    assert summary["arms"]["heliotrope"]["output_tokens"] == summary["arms"]["round_robin"]["output_tokens"]
+    arms = summary["arms"]
+    for same in ("output_tokens", "prompt_tokens", "later_turns"):
+        assert arms["heliotrope"][same] == arms["round_robin"][same], "every arm gets the same work"
+    assert arms["heliotrope"]["later_turns"] > 10
+    assert arms["heliotrope"]["cache_hit_share"] > arms["round_robin"]["cache_hit_share"] > 0.0
+    lost = summary["ablations"]["levers"]["kv"]
+    assert lost["failed"] == 0
+    assert lost["joules"] == pytest.approx(arms["heliotrope"]["joules"] + lost["joules_lost"])
+    saved = summary["ablations"]["grams_saved"]
+    assert saved == pytest.approx(arms["round_robin"]["grams_co2e"] - arms["heliotrope"]["grams_co2e"])
+    assert lost["share_of_grams_saved"] == pytest.approx(lost["grams_lost"] / saved)
     assert summary["ratio"]["grams_co2e"] < 0.85
     cleanest = max(summary["arms"]["heliotrope"]["regions"].items(), key=lambda item: item[1]["requests"])[0]
     assert cleanest == "norway"
@@ -65,16 +86,25 @@ async def test_both_arms_leave_a_summary_a_report_and_every_request(tmp_path: Pa
     for needle in (
         "Joules of each request",
         "Where requests went, and why",
+        "What each lever is worth",
+        "need not add up",
         "<svg",
         "Open Database License",
         "less CO2e than round robin",
         "modelled",
     ):
         assert needle in report
-    for name in ArmName:
-        rows = [json.loads(line) for line in (tmp_path / name.value / "requests.jsonl").read_text().splitlines()]
-        assert len(rows) == summary["arms"][name.value]["requests"]
-    assert all(row["decision"]["carbon_decision"] for row in rows)
+    rows = {arm: rows_of(tmp_path / arm) for arm in ("round_robin", "heliotrope", "without_kv")}
+    assert {len(each) for each in rows.values()} == {arms["heliotrope"]["requests"]}
+    assert {"LocalHit", "Recompute"} <= actions_of(rows["heliotrope"])
+    assert actions_of(rows["without_kv"]) == {"Recompute"}
+    for each in rows.values():
+        prompts = {(row["conversation"], row["turn"]): row for row in each if row["conversation"]}
+        for (talk, turn), row in prompts.items():
+            assert row["prompt_tokens"] > row["history_tokens"]
+            if turn:
+                before = prompts[talk, turn - 1]
+                assert row["history_tokens"] >= before["prompt_tokens"] - 4 * turn, "a turn resends what was said"
 
 
 async def test_with_equal_grids_the_grams_saved_are_those_of_the_joules_saved(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import httpx
 
 from heliotrope.carbon.series import Series
 from heliotrope.engine import profiles
-from heliotrope_sim.demo.client import LoadGenerator, PlannedRequest, RequestResult
+from heliotrope_sim.demo.client import LoadGenerator, RequestResult
 from heliotrope_sim.demo.conservation import Conservation, conservation, counters, picker_state
 from heliotrope_sim.demo.fleet import (
     RunningEngine,
@@ -24,7 +24,9 @@ from heliotrope_sim.demo.fleet import (
 )
 from heliotrope_sim.demo.grids import series_on_the_wall
 from heliotrope_sim.demo.joules import RequestJoules, request_joules, true_joules
+from heliotrope_sim.demo.levers import ABLATIONS, Lever
 from heliotrope_sim.demo.meter import Meter, MeteredEngine, RegionEnergy
+from heliotrope_sim.demo.plan import PlannedRequest
 from heliotrope_sim.demo.scenario import Scenario
 from heliotrope_sim.gateway.config import DESTINATION_HEADER, GatewayConfig
 from heliotrope_sim.gateway.process import Gateway
@@ -44,11 +46,34 @@ class ArmName(StrEnum):
     HELIOTROPE = "heliotrope"
 
 
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way of routing; Heliotrope's may do without a lever."""
+
+    name: ArmName
+    without: Lever | None = None
+    """None: the arm itself and no ablation."""
+
+    @property
+    def key(self) -> str:
+        """Names its folder and its entry in the summary."""
+        return self.name.value if self.without is None else f"without_{self.without}"
+
+    @property
+    def title(self) -> str:
+        """For tables and plots."""
+        if self.without is Lever.NOTHING:
+            return "Heliotrope again"
+        if self.without is not None:
+            return f"without {ABLATIONS[self.without].title}"
+        return "round robin" if self.name is ArmName.ROUND_ROBIN else "Heliotrope"
+
+
 @dataclass(slots=True)
 class ArmState:
     """What an arm shows while it runs and leaves when it has ended."""
 
-    name: ArmName
+    arm: Arm
     engines: tuple[RunningEngine, ...]
     meter: Meter
     intensity: Mapping[str, Series]
@@ -57,7 +82,7 @@ class ArmState:
     planned: int
     results: list[RequestResult] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
-    """What the picker explains, in Heliotrope's arm."""
+    """What the picker explains, where it decides."""
     joules: list[RequestJoules] = field(default_factory=list)
     """Of each answered request, in Heliotrope's arm."""
     conservation: Conservation | None = None
@@ -76,7 +101,7 @@ class ArmState:
 
 
 async def run_arm(
-    name: ArmName,
+    arm: Arm,
     scenario: Scenario,
     planned: Sequence[PlannedRequest],
     folder: Path,
@@ -85,9 +110,9 @@ async def run_arm(
     """Run one arm to its horizon.
 
     Args:
-        name: how to route.
+        arm: how to route.
         scenario: regions, promises, times.
-        planned: the requests, the same in every arm.
+        planned: the requests, the same in every arm, in the order of their times.
         folder: existing folder for configuration and logs of the arm's processes.
         on_progress: called twice a second.
 
@@ -100,11 +125,11 @@ async def run_arm(
         fleet, engines = await start_engines(scenario, folder)
         stack.push_async_callback(fleet.stop)
         resources = folder / "resources"
-        write_resources(scenario, engines, resources, wall_start)
+        write_resources(scenario, engines, resources, wall_start, arm.without or Lever.NOTHING)
         admin_url = ""
         picker_address = NO_PICKER
         before = await counters(engines)
-        if name is ArmName.HELIOTROPE:
+        if arm.name is ArmName.HELIOTROPE:
             picker, ports = await start_picker(folder, resources)
             stack.push_async_callback(picker.stop)
             admin_url, picker_address = f"http://127.0.0.1:{ports.admin}", f"127.0.0.1:{ports.grpc}"
@@ -112,14 +137,14 @@ async def run_arm(
             GatewayConfig(pickers=(picker_address,), baseline=True), directory=folder / "envoy"
         )
         stack.push_async_callback(gateway.stop)
-        if name is ArmName.HELIOTROPE:
+        if arm.name is ArmName.HELIOTROPE:
             await gateway.wait_for_pickers()
         if wall_start < time.time() + LEAD_SECONDS:
             wall_start = time.time() + LEAD_SECONDS + 0.5
             write_regions(scenario, resources, wall_start)
         unix_offset = time.time() - loop.time()
         state = ArmState(
-            name=name,
+            arm=arm,
             engines=tuple(engines),
             meter=_meter(scenario, engines),
             intensity=series_on_the_wall(scenario, wall_start),
@@ -128,7 +153,9 @@ async def run_arm(
             planned=len(planned),
         )
         await _play(state, scenario, planned, gateway, on_progress)
-        if name is ArmName.HELIOTROPE:
+        if arm.without is not None:
+            state.decisions = await _decisions(admin_url, len(planned))
+        elif arm.name is ArmName.HELIOTROPE:
             state.decisions = await _settled_decisions(admin_url, len(planned))
             books = await picker_state(admin_url)
             state.conservation = conservation(books, before, await counters(engines))
@@ -152,7 +179,7 @@ async def _play(
     def in_rotation(position: int) -> Mapping[str, str]:
         return {DESTINATION_HEADER: addresses[order[position % len(order)]]}
 
-    round_robin = state.name is ArmName.ROUND_ROBIN
+    round_robin = state.arm.name is ArmName.ROUND_ROBIN
     url = gateway.baseline_url if round_robin else gateway.url
     assert url is not None
     generator = LoadGenerator(
@@ -187,11 +214,16 @@ async def _settled_decisions(admin_url: str, limit: int) -> list[dict[str, Any]]
     """What the picker explains, once it has settled the energy of every request that ended, or given up on some."""
     loop = asyncio.get_running_loop()
     give_up_s = loop.time() + SETTLING_SECONDS
+    while True:
+        decisions = await _decisions(admin_url, limit)
+        if loop.time() >= give_up_s or all(decision["measured"] is not None for decision in decisions):
+            return decisions
+        await asyncio.sleep(REFRESH_SECONDS)
+
+
+async def _decisions(admin_url: str, limit: int) -> list[dict[str, Any]]:
     async with httpx.AsyncClient(trust_env=False, timeout=30.0) as client:
-        while True:
-            response = await client.get(f"{admin_url}/debug/decisions", params={"limit": min(limit, 1000)})
-            response.raise_for_status()
-            decisions: list[dict[str, Any]] = response.json()
-            if loop.time() >= give_up_s or all(decision["measured"] is not None for decision in decisions):
-                return decisions
-            await asyncio.sleep(REFRESH_SECONDS)
+        response = await client.get(f"{admin_url}/debug/decisions", params={"limit": min(limit, 1000)})
+        response.raise_for_status()
+        decisions: list[dict[str, Any]] = response.json()
+        return decisions

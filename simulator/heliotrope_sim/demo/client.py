@@ -1,32 +1,18 @@
-"""The demo's clients: open-loop OpenAI requests through the gateway, half of them streamed."""
+"""The demo's clients: open-loop OpenAI requests through the gateway, and conversations that wait for their answers."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import aiohttp
 
-from heliotrope_sim.workload.prompts import prompt_of
-from heliotrope_sim.workload.trace import TraceRequest
+from heliotrope_sim.demo.answer import Answer
+from heliotrope_sim.demo.plan import Message, PlannedRequest
 
 REQUEST_TIMEOUT_SECONDS = 120.0
-MAX_OUTPUT_TOKENS = 2_048
 ENGINE_HEADER = "x-inference-pod"
 """Engines name themselves in it, as llm-d's simulator does."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRequest:
-    """One request of an arm; both arms send the same ones at the same times."""
-
-    request_id: str
-    arrival_seconds: float
-    prompt_tokens: int
-    output_tokens: int
-    streaming: bool
-    body: bytes
+TURN_BEFORE_FAILED = "the turn before it failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +34,14 @@ class RequestResult:
     error: str = ""
     response_id: str | None = None
     """The engine's name of its answer."""
+    conversation: str | None = None
+    turn: int = 0
+    prompt_tokens: int = 0
+    """As the engine counted."""
+    cached_tokens: int = 0
+    """Of them, what the engine had cached."""
+    history_tokens: int = 0
+    """Of them, about what earlier turns had computed somewhere."""
 
     @property
     def failed(self) -> bool:
@@ -63,40 +57,14 @@ class RequestResult:
         return self.e2e_seconds > ttft_slo_seconds + max(self.output_tokens - 1, 0) * tpot_slo_seconds
 
 
-def plan(requests: Sequence[TraceRequest], *, model: str, stream_share: float, seed: int) -> list[PlannedRequest]:
-    """Turn a stretch of a trace into OpenAI requests; every `1 / stream_share`-th is streamed, evenly spread."""
-    planned = []
-    streamed = 0.0
-    for index, request in enumerate(requests):
-        streamed += stream_share
-        streaming = streamed >= 1.0 - 1e-9
-        if streaming:
-            streamed -= 1.0
-        planned.append(
-            PlannedRequest(
-                request_id=f"demo-{index:05d}",
-                arrival_seconds=request.arrival_seconds,
-                prompt_tokens=request.prompt_tokens,
-                output_tokens=request.output_tokens,
-                streaming=streaming,
-                body=_body(request, model=model, streaming=streaming, seed=seed * 1_000_003 + index),
-            )
-        )
-    return planned
+@dataclass(slots=True)
+class _Talk:
+    """A conversation while it goes on."""
 
-
-def _body(request: TraceRequest, *, model: str, streaming: bool, seed: int) -> bytes:
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": [{"role": "user", "content": prompt_of(request.prompt_tokens, seed)}],
-        "max_tokens": MAX_OUTPUT_TOKENS,
-        # How long the answer gets is the emulated engine's secret, as a real engine's is: only it reads this.
-        "vllm_xargs": {"output_tokens": request.output_tokens},
-        "stream": streaming,
-    }
-    if streaming:
-        body["stream_options"] = {"include_usage": True}
-    return json.dumps(body).encode()
+    messages: list[Message] = field(default_factory=list)
+    last: asyncio.Task[bool] | None = None
+    """Its newest turn; whether it got its whole answer."""
+    ended_s: float = 0.0
 
 
 class LoadGenerator:
@@ -124,25 +92,47 @@ class LoadGenerator:
             aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as session,
             asyncio.TaskGroup() as group,
         ):
+            talks: dict[str, _Talk] = {}
             for position, request in enumerate(planned):
                 await asyncio.sleep(max(start_s + request.arrival_seconds - loop.time(), 0.0))
                 self.started += 1
-                group.create_task(self._send(session, position, request))
+                if request.conversation is None:
+                    group.create_task(self._send(session, position, request, _Talk()))
+                else:
+                    talk = talks.setdefault(request.conversation, _Talk())
+                    talk.last = group.create_task(self._take_turn(session, position, request, talk, talk.last))
 
-    async def _send(self, session: aiohttp.ClientSession, position: int, request: PlannedRequest) -> None:
+    async def _take_turn(
+        self,
+        session: aiohttp.ClientSession,
+        position: int,
+        request: PlannedRequest,
+        talk: _Talk,
+        before: asyncio.Task[bool] | None,
+    ) -> bool:
+        """Wait for the turn before and its pause, then send everything that was said and the new message."""
+        if before is not None:
+            if not await before:
+                self._on_result(_never_sent(request))
+                return False
+            await asyncio.sleep(max(talk.ended_s + request.pause_seconds - asyncio.get_running_loop().time(), 0.0))
+        return await self._send(session, position, request, talk)
+
+    async def _send(self, session: aiohttp.ClientSession, position: int, request: PlannedRequest, talk: _Talk) -> bool:
         headers = {
             "content-type": "application/json",
             "x-request-id": request.request_id,
             **self._headers_for(position),
         }
+        body = request.body(talk.messages)
         loop = asyncio.get_running_loop()
         sent_s = loop.time()
-        answer = _Answer()
+        answer = Answer(keep_text=request.conversation is not None)
         status: int | None = None
         engine: str | None = None
         error = ""
         try:
-            async with session.post(self._url, data=request.body, headers=headers) as response:
+            async with session.post(self._url, data=body, headers=headers) as response:
                 status = response.status
                 engine = response.headers.get(ENGINE_HEADER)
                 if status == 200 and request.streaming:
@@ -151,70 +141,42 @@ class LoadGenerator:
                     answer.read_whole(await response.read(), status)
         except (aiohttp.ClientError, TimeoutError) as problem:
             error = f"{type(problem).__name__}: {problem}"
-        ended_s = loop.time()
-        self._on_result(
-            RequestResult(
-                request_id=request.request_id,
-                arrival_seconds=request.arrival_seconds,
-                streaming=request.streaming,
-                status=status,
-                output_tokens=answer.tokens,
-                ttft_seconds=None if answer.first_s is None else answer.first_s - sent_s,
-                tpot_seconds=answer.tpot_seconds(),
-                e2e_seconds=ended_s - sent_s,
-                engine=engine,
-                error=error or answer.problem,
-                response_id=answer.response_id,
-            )
+        talk.ended_s = loop.time()
+        talk.messages += [*request.messages, {"role": "assistant", "content": answer.text}]
+        result = RequestResult(
+            request_id=request.request_id,
+            arrival_seconds=request.arrival_seconds,
+            streaming=request.streaming,
+            status=status,
+            output_tokens=answer.tokens,
+            ttft_seconds=None if answer.first_s is None else answer.first_s - sent_s,
+            tpot_seconds=answer.tpot_seconds(),
+            e2e_seconds=talk.ended_s - sent_s,
+            engine=engine,
+            error=error or answer.problem,
+            response_id=answer.response_id,
+            conversation=request.conversation,
+            turn=request.turn,
+            prompt_tokens=answer.prompt_tokens,
+            cached_tokens=answer.cached_tokens,
+            history_tokens=request.history_tokens,
         )
+        self._on_result(result)
+        return not result.failed
 
 
-class _Answer:
-    """Collects what an answer shows while it arrives."""
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.first_s: float | None = None
-        self.last_s: float | None = None
-        self.problem = ""
-        self.response_id: str | None = None
-
-    def tpot_seconds(self) -> float | None:
-        if self.first_s is None or self.last_s is None:
-            return None
-        return (self.last_s - self.first_s) / max(self.tokens - 1, 1)
-
-    async def read_stream(self, lines: AsyncIterable[bytes], clock: Callable[[], float]) -> None:
-        """Server-sent events: content chunks, a usage chunk, `[DONE]`."""
-        done = False
-        async for line in lines:
-            if not line.startswith(b"data: "):
-                continue
-            payload = line[6:].strip()
-            if payload == b"[DONE]":
-                done = True
-            elif b'"usage":{' in payload or b'"usage": {' in payload:
-                self._usage(payload)
-            elif b'"content":"' in payload or b'"content": "' in payload:
-                self._content(payload, clock())
-        if not done:
-            self.problem = "stream ended without [DONE]"
-
-    def _content(self, payload: bytes, now_s: float) -> None:
-        if b'"content":""' in payload or b'"content": ""' in payload:
-            return
-        if self.first_s is None:
-            self.first_s = now_s
-        self.last_s = now_s
-
-    def read_whole(self, body: bytes, status: int) -> None:
-        """An answer in one piece."""
-        if status != 200:
-            self.problem = f"HTTP {status}"
-            return
-        self._usage(body)
-
-    def _usage(self, document: bytes) -> None:
-        answer = json.loads(document)
-        self.tokens = int(answer["usage"]["completion_tokens"])
-        self.response_id = answer.get("id")
+def _never_sent(request: PlannedRequest) -> RequestResult:
+    return RequestResult(
+        request_id=request.request_id,
+        arrival_seconds=request.arrival_seconds,
+        streaming=request.streaming,
+        status=None,
+        output_tokens=0,
+        ttft_seconds=None,
+        tpot_seconds=None,
+        e2e_seconds=0.0,
+        error=TURN_BEFORE_FAILED,
+        conversation=request.conversation,
+        turn=request.turn,
+        history_tokens=request.history_tokens,
+    )

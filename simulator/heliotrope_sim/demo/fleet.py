@@ -11,6 +11,7 @@ import yaml
 
 from heliotrope_sim.children import Child
 from heliotrope_sim.demo.grids import region_documents
+from heliotrope_sim.demo.levers import ABLATIONS, Lever
 from heliotrope_sim.demo.scenario import Scenario
 
 READY_SECONDS = 60.0
@@ -77,13 +78,17 @@ async def start_engines(
 
 
 def write_resources(
-    scenario: Scenario, engines: Sequence[RunningEngine], folder: Path, wall_start_unix_s: float
+    scenario: Scenario,
+    engines: Sequence[RunningEngine],
+    folder: Path,
+    wall_start_unix_s: float,
+    without: Lever = Lever.NOTHING,
 ) -> None:
-    """Write the folder that the picker watches: endpoints, regions, policy and variants."""
+    """Write the folder that the picker watches: endpoints, regions, policy (without a lever) and variants."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "endpoints.yaml", [{"endpoints": [_endpoint(engine) for engine in engines]}])
     write_regions(scenario, folder, wall_start_unix_s)
-    _write(folder / "policy.yaml", [_policy(scenario)])
+    _write(folder / "policy.yaml", [_policy(scenario, without)])
     _write(folder / "variants.yaml", [_variant(scenario, region.name) for region in scenario.regions])
 
 
@@ -139,7 +144,7 @@ def _endpoint(engine: RunningEngine) -> dict[str, Any]:
     }
 
 
-def _policy(scenario: Scenario) -> dict[str, Any]:
+def _policy(scenario: Scenario, without: Lever) -> dict[str, Any]:
     return {
         "apiVersion": "heliotrope.io/v1alpha1",
         "kind": "CarbonPolicy",
@@ -151,6 +156,7 @@ def _policy(scenario: Scenario) -> dict[str, Any]:
                 "tpot": f"{round(scenario.tpot_slo_seconds * 1000)}ms",
             },
             "enforcement": "Enforce",
+            **ABLATIONS[without].spec,
         },
     }
 

@@ -14,7 +14,6 @@ from heliotrope.units import joules_from_watts
 from heliotrope_sim.demo.arm import ArmName, ArmState
 from heliotrope_sim.demo.joules import RequestJoules
 from heliotrope_sim.demo.scenario import Scenario
-from heliotrope_sim.demo.table import TITLES
 
 COLORS = ("#2f6f9f", "#d98a29", "#6a994e", "#9d4edd", "#bc4749")
 ARM_COLORS = {ArmName.ROUND_ROBIN: "#8a8f98", ArmName.HELIOTROPE: "#c9721b"}
@@ -68,7 +67,7 @@ def carbon_over_time(states: Sequence[ArmState], scenario: Scenario) -> str:
                 base = np.zeros_like(grams) if bottom is None else bottom[: len(grams)]
                 axis.fill_between(times, base, base + grams, color=color, alpha=0.85, linewidth=0, label=region.name)
                 bottom = base + grams
-            axis.set_title(TITLES[state.name])
+            axis.set_title(state.arm.title)
             axis.set_xlabel("seconds")
         axes[0].set_ylabel("gCO2e, fleet with hosts and idle")
         axes[0].legend(loc="upper left")
@@ -84,7 +83,9 @@ def ttft_distributions(states: Sequence[ArmState], scenario: Scenario) -> str:
             values = sorted(r.ttft_seconds * 1000 for r in state.results if r.ttft_seconds is not None and not r.failed)
             if values:
                 share = np.arange(1, len(values) + 1) / len(values)
-                axis.plot(values, share, color=ARM_COLORS[state.name], label=TITLES[state.name], drawstyle="steps-post")
+                axis.plot(
+                    values, share, color=ARM_COLORS[state.arm.name], label=state.arm.title, drawstyle="steps-post"
+                )
         axis.axvline(scenario.ttft_slo_seconds * 1000, color="#bc4749", linestyle="--", linewidth=1)
         axis.text(scenario.ttft_slo_seconds * 1000, 0.02, " SLO", color="#bc4749", ha="left")
         axis.set_xscale("log")
@@ -134,7 +135,7 @@ def _stacked_load(axis: Axes, state: ArmState, scenario: Scenario) -> None:
     times = np.array([t for t, _ in series[0]]) - state.start_s
     rows = [np.array([v for _, v in values]) for values in series]
     axis.stackplot(times, *rows, colors=COLORS[: len(rows)], alpha=0.85, step="post")
-    axis.set_ylabel(f"{TITLES[state.name]}\nrequests in engines")
+    axis.set_ylabel(f"{state.arm.title}\nrequests in engines")
 
 
 def _cumulative_grams(

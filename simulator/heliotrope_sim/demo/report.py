@@ -9,7 +9,7 @@ from heliotrope_sim.demo import plots
 from heliotrope_sim.demo.arm import ArmState
 from heliotrope_sim.demo.conservation import Conservation
 from heliotrope_sim.demo.scenario import Scenario
-from heliotrope_sim.demo.table import TITLES
+from heliotrope_sim.demo.table import lever_entries
 
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#20242a;background:#fff}
@@ -30,14 +30,18 @@ _ROWS = (
     ("TTFT p95, ms", "ttft_p95_ms", 1, 0),
     ("TPOT p95, ms", "tpot_p95_ms", 1, 1),
     ("mean batch / batch limit", "mean_batch_share", 1, 2),
+    ("prompt tokens found in caches, %", "cache_hit_share", 0.01, 0),
+    ("history computed again, tokens", "recomputed_prompt_tokens", 1, 0),
+    ("later turns at another engine than the turn before", "later_turns_elsewhere", 1, 0),
 )
 
 
 _ERROR_COLUMNS = (("median", ".1%"), ("mean", ".1%"), ("total", "+.1%"))
 
 
-def html(states: Sequence[ArmState], scenario: Scenario, result: Mapping[str, Any]) -> str:
-    """The whole page."""
+def html(played: Sequence[ArmState], scenario: Scenario, result: Mapping[str, Any]) -> str:
+    """The whole page; arms without a lever are in the section on levers alone."""
+    states = [state for state in played if state.arm.without is None]
     ratio = result.get("ratio", {}).get("grams_co2e")
     head = ""
     if ratio is not None:
@@ -55,7 +59,8 @@ def html(states: Sequence[ArmState], scenario: Scenario, result: Mapping[str, An
         head,
         _set_up(scenario, result),
         "<h2>Both arms</h2>",
-        _table(("", *(TITLES[s.name] for s in states)), _figure_rows(states, result)),
+        _table(("", *(s.arm.title for s in states)), _figure_rows(states, result)),
+        _levers(result["ablations"]) if "ablations" in result else "",
         "<h2>Grids, and where the load was</h2>",
         plots.load_over_time(states, scenario),
         "<h2>Carbon by arm and region</h2>",
@@ -64,7 +69,7 @@ def html(states: Sequence[ArmState], scenario: Scenario, result: Mapping[str, An
         "<h2>Time to first token</h2>",
         plots.ttft_distributions(states, scenario),
         *(_joules(s, scenario, result) for s in states if s.joules),
-        *(_why(result["reasons"][s.name.value]) for s in states if s.name.value in result["reasons"]),
+        *(_why(result["reasons"][s.arm.key]) for s in states if s.arm.key in result["reasons"]),
         _accounting(result),
     ]
     return "\n".join(parts)
@@ -75,7 +80,9 @@ def _set_up(scenario: Scenario, result: Mapping[str, Any]) -> str:
     return (
         f"<p>{facts['engines']} emulated engines ({escape(scenario.profile)}, at most {scenario.max_num_seqs} "
         f"sequences each) in {len(scenario.regions)} regions behind a real Envoy. A stretch of the Azure LLM "
-        f"conversation trace (CC-BY-4.0) arrives at "
+        f"conversation trace (CC-BY-4.0) and, for {scenario.talks.share:.0%} of the requests, turns of conversations "
+        f"of the Mooncake trace (Apache-2.0; tokens × {scenario.talks.token_scale:g}, pauses × "
+        f"{scenario.talks.pause_scale:g}), each after the answer before it and with all of its history, arrive at "
         f"{facts['offered_requests_per_second']:.1f} requests per second: {scenario.load:.0%} "
         f"of what the fleet completes when saturated ({facts['capacity_requests_per_second']:.1f}/s); one region alone "
         f"completes {facts['cleanest_region_capacity_requests_per_second']:.1f}/s. Promise: TTFT "
@@ -87,13 +94,55 @@ def _set_up(scenario: Scenario, result: Mapping[str, Any]) -> str:
 def _figure_rows(states: Sequence[ArmState], result: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows = []
     for title, key, divisor, digits in _ROWS:
-        values = [result["arms"][s.name.value][key] for s in states]
+        values = [result["arms"][s.arm.key][key] for s in states]
         rows.append((title, *("–" if v is None else f"{v / divisor:,.{digits}f}" for v in values)))
     return rows
 
 
+def _levers(ablations: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            entry["title"],
+            f"{entry['grams_lost']:+,.1f}",
+            "–" if entry["share_of_grams_saved"] is None else f"{entry['share_of_grams_saved']:+.0%}",
+            f"{entry['joules_lost'] / 1000:+,.0f}",
+            "–" if entry["cache_hit_share"] is None else f"{entry['cache_hit_share']:.0%}",
+            f"{entry['recomputed_prompt_tokens']:,}",
+            f"{entry['later_turns_elsewhere']}",
+            f"{entry['slo_violations']}",
+        )
+        for entry in lever_entries(ablations)
+    ]
+    head = (
+        "without",
+        "gCO2e lost",
+        "of the saving",
+        "kJ lost",
+        "cache hits",
+        "computed again, tokens",
+        "turns elsewhere",
+        "SLO violations",
+    )
+    how = "; ".join(f"{escape(e['title'])}: <code>{escape(e['how'])}</code>" for e in ablations["levers"].values())
+    again = ablations["run_to_run"]
+    noise = (
+        "How far two equal runs differ was not measured."
+        if again is None
+        else f"Two runs of the whole policy differed by {again['grams_difference']:.1f} g and "
+        f"{again['joules_difference'] / 1000:,.0f} kJ; what is lost without a lever means nothing below that."
+    )
+    return (
+        "<h2>What each lever is worth</h2><p>Heliotrope once more for each lever, on the same requests, with a policy "
+        f"that does without it ({how}). What is lost is how much more such an arm emits and draws than Heliotrope with "
+        f"all of them; the whole saving against round robin is {ablations['grams_saved']:,.1f} g and "
+        f"{ablations['joules_saved'] / 1000:,.0f} kJ.</p>"
+        + _table(head, rows)
+        + f'<p class="note">{escape(ablations["caveat"])} {escape(noise)}</p>'
+    )
+
+
 def _region_heads(states: Sequence[ArmState]) -> list[str]:
-    return [f"{TITLES[s.name]}: {what}" for s in states for what in ("requests", "kJ", "gCO2e", "batch share")]
+    return [f"{s.arm.title}: {what}" for s in states for what in ("requests", "kJ", "gCO2e", "batch share")]
 
 
 def _region_rows(states: Sequence[ArmState], scenario: Scenario, result: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -101,7 +150,7 @@ def _region_rows(states: Sequence[ArmState], scenario: Scenario, result: Mapping
     for region in scenario.regions:
         cells = [region.name]
         for state in states:
-            r = result["arms"][state.name.value]["regions"][region.name]
+            r = result["arms"][state.arm.key]["regions"][region.name]
             joules = r["accelerator_joules"] + r["host_joules"]
             cells += [
                 f"{r['requests']}",
@@ -114,7 +163,7 @@ def _region_rows(states: Sequence[ArmState], scenario: Scenario, result: Mapping
 
 
 def _joules(state: ArmState, scenario: Scenario, result: Mapping[str, Any]) -> str:
-    errors = result["joules_per_request"][state.name.value]
+    errors = result["joules_per_request"][state.arm.key]
     rows = [
         (
             title,
@@ -147,7 +196,7 @@ def _books(books: Conservation) -> str:
     )
 
 
-def _why(reasons: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
+def _why(reasons: Mapping[str, Mapping[str, Any]]) -> str:
     decided = [
         (region, term, str(count))
         for region, counts in reasons["decided_by"].items()
@@ -163,6 +212,9 @@ def _why(reasons: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
     if passed:
         text += "<p>When a request went to a region that was not the cleanest, why the cleaner one was passed over:</p>"
         text += _table(("cleaner region", "its engines lost because", "requests"), passed)
+    actions = sorted(reasons["kv_actions"].items(), key=lambda item: -item[1])
+    text += "<p>Where the KV cache of prompts was expected to come from:</p>"
+    text += _table(("action", "requests"), [(action, str(count)) for action, count in actions])
     return text
 
 
@@ -172,7 +224,7 @@ def _accounting(result: Mapping[str, Any]) -> str:
     return (
         f'<h2>How this is counted</h2><p class="note">Boundary: {escape(facts["boundary"])}. Signal: '
         f"{escape(facts['signal'])}. Source: {escape(facts['source'])}. PUE: {escape(pue)}. Savings: "
-        f"{escape(facts['savings'])}. Both arms are counted over the same "
+        f"{escape(facts['savings'])}. All arms are counted over the same "
         f"{result['scenario']['horizon_seconds']:.0f} s. "
         f"Contains information from Electricity Maps, made available under the Open Database License (ODbL) v1.0.</p>"
     )

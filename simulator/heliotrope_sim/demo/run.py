@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,15 @@ import uvloop
 from rich.console import Console
 from rich.live import Live
 
-from heliotrope.engine import profiles
-from heliotrope_sim.data import data_file
-from heliotrope_sim.demo.arm import ArmName, ArmState, run_arm
-from heliotrope_sim.demo.client import PlannedRequest, plan
+from heliotrope_sim.demo.arm import Arm, ArmName, ArmState, run_arm
+from heliotrope_sim.demo.levers import Lever
+from heliotrope_sim.demo.plan import PlannedRequest
 from heliotrope_sim.demo.report import html
+from heliotrope_sim.demo.requests import planned_requests
 from heliotrope_sim.demo.scenario import Scenario
-from heliotrope_sim.demo.sizing import saturated_requests_per_second
 from heliotrope_sim.demo.summary import summary
-from heliotrope_sim.demo.table import comparison_table, live_table
+from heliotrope_sim.demo.table import comparison_table, levers_table, live_table
 from heliotrope_sim.gateway.install import install_envoy
-from heliotrope_sim.workload.trace import load_azure, stretch
 
 LATE_MILLISECONDS = 5.0
 
@@ -36,8 +34,17 @@ class DemoResult:
     report_path: Path
 
 
-def run_demo(scenario: Scenario, output: Path, arms: Sequence[ArmName], console: Console) -> DemoResult:
+def run_demo(
+    scenario: Scenario, output: Path, arms: Sequence[ArmName], console: Console, ablations: Sequence[Lever] = ()
+) -> DemoResult:
     """Run the arms one after the other and write `summary.json` and `report.html` into `output`.
+
+    Args:
+        scenario: what is played.
+        output: folder, made if it is not there.
+        arms: which of the two ways of routing; ablations are compared with both.
+        console: for the live tables.
+        ablations: levers, for each of which Heliotrope runs once more without it.
 
     Raises:
         HeliotropeError: if a process does not come up or a data file is missing.
@@ -45,22 +52,26 @@ def run_demo(scenario: Scenario, output: Path, arms: Sequence[ArmName], console:
     """
     install_envoy(progress=console.print)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(play(scenario, output, arms, console))
+        return runner.run(play(scenario, output, arms, console, ablations))
 
 
-async def play(scenario: Scenario, output: Path, arms: Sequence[ArmName], console: Console) -> DemoResult:
+async def play(
+    scenario: Scenario, output: Path, arms: Sequence[ArmName], console: Console, ablations: Sequence[Lever] = ()
+) -> DemoResult:
     """The same within a running loop, with Envoy installed."""
     planned, capacity = planned_requests(scenario)
     states = []
-    for name in arms:
-        folder = _emptied(output / name.value)
-        state = await _shown(name, scenario, planned, folder, console)
+    for arm in (*(Arm(name) for name in arms), *(Arm(ArmName.HELIOTROPE, lever) for lever in ablations)):
+        folder = _emptied(output / arm.key)
+        state = await _shown(arm, scenario, planned, folder, console)
         states.append(state)
         write_requests(state, folder / "requests.jsonl")
     result = summary(states, scenario, capacity)
     written = _written(result, html(states, scenario, result), output)
-    if len(states) == len(ArmName):
+    if "ratio" in result:
         console.print(comparison_table(result))
+    if "ablations" in result:
+        console.print(levers_table(result["ablations"]))
     lateness_ms = max(entry["mean_step_lateness_ms"] for entry in result["emulation"].values())
     if lateness_ms > LATE_MILLISECONDS:
         console.print(
@@ -85,22 +96,6 @@ def _written(result: dict[str, Any], report: str, output: Path) -> DemoResult:
     return DemoResult(result, summary_path, report_path)
 
 
-def planned_requests(scenario: Scenario) -> tuple[list[PlannedRequest], float]:
-    """The requests of every arm, and what the fleet completes per second when saturated with them."""
-    trace = load_azure(data_file(scenario.trace))
-    model = replace(profiles.load(scenario.profile), max_num_seqs=scenario.max_num_seqs)
-    engines = sum(region.engines for region in scenario.regions)
-    capacity = engines * saturated_requests_per_second(model, trace[scenario.trace_skip :])
-    requests = stretch(
-        trace,
-        skip=scenario.trace_skip,
-        rate_per_second=scenario.load * capacity,
-        seconds=scenario.arrival_seconds,
-    )
-    planned = plan(requests, model=scenario.model, stream_share=scenario.stream_share, seed=scenario.seed)
-    return planned, capacity
-
-
 def write_requests(state: ArmState, path: Path) -> None:
     """One JSON object a line: what the client saw of each request, with the picker's explanation if there is one."""
     explained = {decision["request_id"]: decision for decision in state.decisions}
@@ -111,12 +106,12 @@ def write_requests(state: ArmState, path: Path) -> None:
 
 
 async def _shown(
-    name: ArmName, scenario: Scenario, planned: Sequence[PlannedRequest], folder: Path, console: Console
+    arm: Arm, scenario: Scenario, planned: Sequence[PlannedRequest], folder: Path, console: Console
 ) -> ArmState:
     loop = asyncio.get_running_loop()
     with Live(console=console, refresh_per_second=4, transient=False) as live:
         return await run_arm(
-            name,
+            arm,
             scenario,
             planned,
             folder,

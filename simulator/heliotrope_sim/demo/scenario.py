@@ -32,8 +32,28 @@ REGIONS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Talks:
+    """How conversations of the Mooncake trace become the demo's."""
+
+    share: float = 0.5
+    """Of all requests, how many are turns of conversations; 0: none."""
+    trace: str = "mooncake-fast25/conversation_chains.csv"
+    least_turns: int = 3
+    """In the trace; shorter ones are left out."""
+    token_scale: float = 0.25
+    """Demo tokens per token of the trace, in prompts and answers."""
+    longest_prompt_tokens: int = 4_000
+    """After scaling; where a prompt would get longer, the conversation ends."""
+    pause_scale: float = 0.01
+    """Seconds between an answer and the next turn, per second between two turns in the trace."""
+    longest_pause_seconds: float = 3.0
+    begin_share: float = 0.75
+    """Of the time of arrivals, the part in which conversations begin."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
-    """Both arms of a demo run share one scenario."""
+    """All arms of a demo run share one scenario."""
 
     regions: tuple[Region, ...] = REGIONS
     profile: str = "llama-3.1-70b-h100-tp4"
@@ -41,18 +61,19 @@ class Scenario:
     """Batch limit of each engine; small, so that two cores can emulate nine loaded engines."""
     load: float = 0.55
     """Offered requests over what the fleet can complete."""
-    arrival_seconds: float = 30.0
-    ramp_seconds: float = 8.0
+    arrival_seconds: float = 22.0
+    ramp_seconds: float = 6.0
     """Until then the fleet fills up; mean batches are taken between here and the last arrival."""
-    drain_seconds: float = 14.0
-    """Time after the last arrival in which everything must have ended; energy counts until then in both arms."""
+    drain_seconds: float = 13.0
+    """Time after the last arrival in which everything must have ended; energy counts until then in every arm."""
     ttft_slo_seconds: float = 1.0
     tpot_slo_seconds: float = 0.1
     series_start: str = "2022-05-19T00:00:00Z"
     series_hours: float = 24.0
     stream_share: float = 0.5
     trace: str = "azure-llm-2023/conv_first_20min.csv"
-    trace_skip: int = 2_000
+    trace_skip: int = 2_500
+    talks: Talks = Talks()
     seed: int = 7
     model: str = "meta-llama/Llama-3.1-70B-Instruct"
     constant_intensities: Mapping[str, float] | None = None
@@ -70,6 +91,8 @@ class Scenario:
             raise InvalidInputError("arrival_seconds", "must be positive")
         if not 0.0 <= self.stream_share <= 1.0:
             raise InvalidInputError("stream_share", f"{self.stream_share} is not between 0 and 1")
+        if not 0.0 <= self.talks.share < 1.0:
+            raise InvalidInputError("talks.share", f"{self.talks.share} is not between 0 and 1")
 
     @property
     def horizon_seconds(self) -> float:

@@ -19,3 +19,12 @@ def saturated_requests_per_second(model: EngineModel, requests: Sequence[TraceRe
     decode = float(model.decode_seconds(batch, batch * context))
     prefill = float(model.prefill_seconds(prompt))
     return batch / (output * decode + batch * prefill)
+
+
+def mixed(questions: Sequence[TraceRequest], turns: Sequence[TraceRequest], share: float) -> list[TraceRequest]:
+    """One request that is as long as the mean of a mix of which `share` are `turns`."""
+    parts = ((questions, 1.0 - share), (turns, share))
+    known = [(rows, weight) for rows, weight in parts if rows and weight > 0.0]
+    prompt = sum(weight * sum(r.prompt_tokens for r in rows) / len(rows) for rows, weight in known)
+    output = sum(weight * sum(r.output_tokens for r in rows) / len(rows) for rows, weight in known)
+    return [TraceRequest(0.0, round(prompt), round(output))]

@@ -1,4 +1,4 @@
-"""The figures of an arm, and of both side by side."""
+"""The figures of an arm, of both side by side, and of those without a lever."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,10 @@ import numpy as np
 
 from heliotrope.carbon.savings import wording
 from heliotrope.units import milliseconds_from_seconds
+from heliotrope_sim.demo.ablation import attribution
 from heliotrope_sim.demo.arm import ArmName, ArmState
 from heliotrope_sim.demo.joules import relative_errors
+from heliotrope_sim.demo.reuse import reuse
 from heliotrope_sim.demo.scenario import Scenario
 
 
@@ -33,6 +35,7 @@ def arm_summary(state: ArmState, scenario: Scenario) -> dict[str, Any]:
         "ttft_p95_ms": _percentile_ms(ttft, 95),
         "tpot_p95_ms": _percentile_ms(tpot, 95),
         "output_tokens": sum(r.output_tokens for r in state.results),
+        **reuse(state.results),
         "regions": {
             name: {
                 "requests": served.get(name, 0),
@@ -55,9 +58,10 @@ def _batch_share(state: ArmState, scenario: Scenario, region: str) -> float:
 
 
 def reasons(state: ArmState) -> dict[str, Any]:
-    """Why requests went where they went: by region what decided, and why cleaner regions were passed over."""
+    """Why requests went where they went: what decided, why cleaner regions were passed over, where KV came from."""
     decided: dict[str, Counter[str]] = {}
     passed_over: dict[str, Counter[str]] = {}
+    kv_actions: Counter[str] = Counter()
     for decision in state.decisions:
         carbon = decision.get("carbon_decision")
         if not carbon or carbon["endpoint"] is None:
@@ -65,29 +69,34 @@ def reasons(state: ArmState) -> dict[str, Any]:
         rows = carbon["candidates"]
         chosen = next(row for row in rows if row["chosen"])
         decided.setdefault(chosen["region"] or "unknown", Counter())[carbon["decided_by"]] += 1
+        kv_actions[chosen["kv_action"]] += 1
         for region, loss in _cleaner_but_lost(rows, chosen).items():
             passed_over.setdefault(region, Counter())[loss] += 1
     return {
         "decided_by": {region: dict(counts) for region, counts in decided.items()},
         "cleaner_region_passed_over_because": {region: dict(counts) for region, counts in passed_over.items()},
+        "kv_actions": dict(kv_actions),
     }
 
 
 def summary(states: Sequence[ArmState], scenario: Scenario, capacity_requests_per_second: float) -> dict[str, Any]:
-    """Both arms, and Heliotrope relative to round robin if both ran."""
-    arms = {state.name.value: arm_summary(state, scenario) for state in states}
+    """Both arms, Heliotrope relative to round robin if both ran, and what each lever that an arm lacked is worth."""
+    arms = {state.arm.key: arm_summary(state, scenario) for state in states if state.arm.without is None}
     result: dict[str, Any] = {"arms": arms}
-    if len(arms) == 2:
+    if len(arms) == len(ArmName):
         base, ours = arms[ArmName.ROUND_ROBIN.value], arms[ArmName.HELIOTROPE.value]
         result["ratio"] = {key: ours[key] / base[key] for key in ("joules", "grams_co2e")}
+        without = {s.arm.without: arm_summary(s, scenario) for s in states if s.arm.without is not None}
+        if without:
+            result["ablations"] = attribution(base, ours, without)
     result["emulation"] = {
-        state.name.value: {"mean_step_lateness_ms": milliseconds_from_seconds(state.meter.mean_lateness_seconds())}
+        state.arm.key: {"mean_step_lateness_ms": milliseconds_from_seconds(state.meter.mean_lateness_seconds())}
         for state in states
     }
     result["scenario"] = _scenario(scenario, capacity_requests_per_second)
-    result["reasons"] = {s.name.value: reasons(s) for s in states if s.decisions}
+    result["reasons"] = {s.arm.key: reasons(s) for s in states if s.decisions}
     result["conservation"] = {
-        state.name.value: {
+        state.arm.key: {
             "counted_millijoules": books.counted,
             **{f"{line}_millijoules": value for line, value in books.lines.items()},
             "difference_millijoules": books.difference,
@@ -98,7 +107,7 @@ def summary(states: Sequence[ArmState], scenario: Scenario, capacity_requests_pe
         if (books := state.conservation) is not None
     }
     result["joules_per_request"] = {
-        state.name.value: {
+        state.arm.key: {
             "estimated_against_attributed": relative_errors([(r.estimated, r.attributed) for r in state.joules]),
             "attributed_against_true": relative_errors([(r.attributed, r.true) for r in state.joules]),
         }

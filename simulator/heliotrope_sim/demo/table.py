@@ -1,23 +1,22 @@
 """The live table in the terminal, and the closing comparison."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 from heliotrope.units import milliseconds_from_seconds
-from heliotrope_sim.demo.arm import ArmName, ArmState
+from heliotrope_sim.demo.arm import ArmState
 from heliotrope_sim.demo.scenario import Scenario
-
-TITLES = {ArmName.ROUND_ROBIN: "round robin", ArmName.HELIOTROPE: "Heliotrope"}
 
 
 def live_table(state: ArmState, scenario: Scenario, now_s: float) -> Table:
     """One row per region, as of now."""
     elapsed = min(max(now_s - state.start_s, 0.0), scenario.horizon_seconds)
     table = Table(
-        title=f"{TITLES[state.name]}: {elapsed:.0f} of {scenario.horizon_seconds:.0f} s, "
+        title=f"{state.arm.title}: {elapsed:.0f} of {scenario.horizon_seconds:.0f} s, "
         f"{len(state.results)} of {state.planned} requests answered"
     )
     columns = ("region", "gCO2e/kWh", "in flight", "answered", "TTFT p50", "TPOT p50", "kJ", "gCO2e")
@@ -58,6 +57,8 @@ def comparison_table(result: dict[str, Any]) -> Table:
         ("TTFT p50, ms", "ttft_p50_ms", "{:.0f}"),
         ("TTFT p95, ms", "ttft_p95_ms", "{:.0f}"),
         ("TPOT p95, ms", "tpot_p95_ms", "{:.1f}"),
+        ("prompt tokens found in caches", "cache_hit_share", "{:.0%}"),
+        ("history computed again, tokens", "recomputed_prompt_tokens", "{:d}"),
     )
     for title, key, form in rows:
         scale = 1000 if key == "joules" else 1
@@ -70,10 +71,34 @@ def comparison_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def _cell(value: float | None, form: str, *, thousands: bool) -> str:
-    if value is None:
-        return "–"
-    return form.format(value / 1000 if thousands else value)
+def levers_table(ablations: Mapping[str, Any]) -> Table:
+    """What is lost without each lever."""
+    table = Table(
+        title="What each lever is worth: gCO2e lost without it, also as a share of the saving; prompt tokens found in "
+        "caches and computed again",
+        caption=ablations["caveat"],
+    )
+    columns = ("without", "g lost", "share", "kJ lost", "hits", "recomputed", "SLO broken")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "without" else "right")
+    for entry in lever_entries(ablations):
+        share, hits = entry["share_of_grams_saved"], entry["cache_hit_share"]
+        table.add_row(
+            entry["title"],
+            f"{entry['grams_lost']:+.1f}",
+            "–" if share is None else f"{share:+.0%}",
+            f"{entry['joules_lost'] / 1000:+.0f}",
+            "–" if hits is None else f"{hits:.0%}",
+            f"{entry['recomputed_prompt_tokens']:,}",
+            str(entry["slo_violations"]),
+        )
+    return table
+
+
+def lever_entries(ablations: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The levers' arms, and the second run of the whole policy last."""
+    again = ablations["run_to_run"]
+    return [*ablations["levers"].values(), *([] if again is None else [again["second_run"]])]
 
 
 def _median_ms(seconds: list[float]) -> str:

@@ -1,8 +1,7 @@
-from collections.abc import AsyncIterator
-
 import pytest
 
-from heliotrope_sim.demo.client import RequestResult, _Answer, plan
+from heliotrope_sim.demo.client import RequestResult
+from heliotrope_sim.demo.plan import plan
 from heliotrope_sim.workload.trace import TraceRequest
 
 
@@ -46,34 +45,3 @@ def test_streamed_requests_are_spread_evenly(share: float, streamed: int) -> Non
     assert abs(sum(flags[:50]) - streamed / 2) <= 1
     assert len({p.request_id for p in planned}) == 100
     assert planned == plan([TraceRequest(i, 10, 5) for i in range(100)], model="m", stream_share=share, seed=1)
-
-
-async def read(stream: bytes) -> _Answer:
-    async def lines() -> AsyncIterator[bytes]:
-        for line in stream.splitlines(keepends=True):
-            yield line
-
-    answer = _Answer()
-    ticks = iter(range(100))
-    await answer.read_stream(lines(), lambda: float(next(ticks)))
-    return answer
-
-
-def event(text: str) -> bytes:
-    return f"data: {text}\n\n".encode()
-
-
-async def test_a_stream_is_timed_from_content_to_content_and_counted_by_usage() -> None:
-    answer = await read(
-        event('{"choices":[{"delta":{"role":"assistant","content":""}}]}')
-        + b"".join(event('{"choices":[{"delta":{"content":"a"}}]}') for _ in range(5))
-        + event('{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}')
-        + event("[DONE]")
-    )
-    assert (answer.tokens, answer.problem) == (5, "")
-    assert answer.tpot_seconds() == pytest.approx(4 / 4)  # first content at one tick, last four ticks later
-
-
-async def test_a_stream_that_breaks_off_is_a_failure() -> None:
-    answer = await read(event('{"choices":[{"delta":{"content":"a"}}]}'))
-    assert answer.problem == "stream ended without [DONE]"

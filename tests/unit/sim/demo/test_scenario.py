@@ -5,8 +5,8 @@ import pytest
 from heliotrope.engine import profiles
 from heliotrope.errors import InvalidInputError
 from heliotrope_sim.demo.grids import region_documents, series_on_the_wall
-from heliotrope_sim.demo.run import planned_requests
-from heliotrope_sim.demo.scenario import Scenario
+from heliotrope_sim.demo.requests import planned_requests
+from heliotrope_sim.demo.scenario import Scenario, Talks
 from heliotrope_sim.demo.sizing import saturated_requests_per_second
 from heliotrope_sim.engine.loop import Engine, Request
 from heliotrope_sim.workload.trace import TraceRequest
@@ -15,9 +15,17 @@ SCENARIO = Scenario()
 
 
 @pytest.mark.parametrize(
-    "changes", [{"load": 0.0}, {"load": 9.0}, {"arrival_seconds": 0.0}, {"stream_share": 1.1}, {"drain_seconds": -1.0}]
+    "changes",
+    [
+        {"load": 0.0},
+        {"load": 9.0},
+        {"arrival_seconds": 0.0},
+        {"stream_share": 1.1},
+        {"drain_seconds": -1.0},
+        {"talks": Talks(share=1.0)},
+    ],
 )
-def test_meaningless_settings_are_refused(changes: dict[str, float]) -> None:
+def test_meaningless_settings_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
         replace(SCENARIO, **changes)  # type: ignore[arg-type]
 
@@ -25,9 +33,17 @@ def test_meaningless_settings_are_refused(changes: dict[str, float]) -> None:
 def test_the_offered_load_is_the_scenarios_share_of_capacity() -> None:
     planned, capacity = planned_requests(SCENARIO)
     assert len(planned) == pytest.approx(SCENARIO.load * capacity * SCENARIO.arrival_seconds, abs=1)
-    assert planned[0].arrival_seconds == 0.0
-    assert planned[-1].arrival_seconds == pytest.approx(SCENARIO.arrival_seconds)
-    assert sum(p.streaming for p in planned) == len(planned) // 2
+    times = [p.arrival_seconds for p in planned]
+    assert times == sorted(times)
+    assert times[0] == 0.0
+    assert times[-1] == pytest.approx(SCENARIO.arrival_seconds)
+    assert sum(p.streaming for p in planned) == pytest.approx(len(planned) / 2, abs=2)
+    turns = [p for p in planned if p.conversation is not None]
+    assert len(turns) == pytest.approx(SCENARIO.talks.share * len(planned), abs=1)
+    model = profiles.load(SCENARIO.profile)
+    step = float(model.decode_seconds(16.0, 16.0 * 1_500.0))
+    last = max(p.arrival_seconds + p.output_tokens * step for p in planned)
+    assert last < SCENARIO.horizon_seconds - 2.0, "every answer must end within the arm"
     one_region = capacity / len(SCENARIO.regions)
     assert one_region < SCENARIO.load * capacity, "the cleanest region must not carry it alone"
 
