@@ -130,7 +130,7 @@ class Candidates:
         pair = row - self.aggregated_count
         if self.pairs is None or pair < 0:
             return self.endpoints[row]
-        return self.pairs.prefillers.endpoints[self.pairs.rows[pair]]
+        return self.pairs.prefillers.endpoints[int(self.pairs.rows[pair])]
 
     def reused_tokens(self, row: int) -> float:
         """Prompt tokens of plan `row` that nobody computes: cached or fetched where it is prefilled."""
@@ -144,7 +144,7 @@ class Candidates:
         pair = row - self.aggregated_count
         if self.pairs is None or pair < 0:
             return self.regions[row]
-        return self.pairs.prefillers.regions[self.pairs.rows[pair]]
+        return self.pairs.prefillers.regions[int(self.pairs.rows[pair])]
 
 
 @dataclass(frozen=True, slots=True)

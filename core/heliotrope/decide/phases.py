@@ -22,7 +22,7 @@ most `MAX_PAIRS` in all. Limits of the policy hold for both sides.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ LEAST_TOKENS = 64.0
 """Fewer uncached prompt tokens at the decoder are not worth the two more requests that a pair takes."""
 
 Rows = NDArray[np.intp]
+
+_ACTIONS = (KvAction.RECOMPUTE, KvAction.ROUTE_TO_OWNER)
+"""What a prefiller does of whose prompt it caches nothing, and something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +163,30 @@ def with_pairs(
     if found == 0:
         return candidates
     rows, of = _taken(partners, bounds)
-    wider, sender = _widened(candidates, prefillers, pool, float(request.prompt_tokens), rows, of)
+    # Each line of this is a value per pair.
+    latency, seconds, sent, received = pool.planes.reshape(k.PLANES, -1).take(rows * len(prefillers) + of, axis=1)
+    tokens = request.prompt_tokens - candidates.cached_tokens[rows]
+    sender = sent * tokens
     failures = prefill_standing.failure_rate
-    pairs = PrefillPairs(
-        prefillers=prefillers,
-        rows=of,
-        prefill=there,
-        tail_seconds=here[k.TAIL][rows],
-        sender_joules=sender,
-        neighbour_tpot_seconds=np.concatenate([every[k.NEIGHBOUR_TPOT], there[k.NEIGHBOUR_TPOT][of]]),
-        failure_rate=None if failures is None else failures[of],
+    return widened(
+        candidates,
+        rows,
+        actions=tuple([_ACTIONS[cached] for cached in (prefillers.cached_tokens[of] > 0.0).tolist()]),
+        sources=(None,) * len(rows),
+        pairs=PrefillPairs(
+            prefillers=prefillers,
+            rows=of,
+            prefill=there,
+            tail_seconds=here[k.TAIL][rows],
+            sender_joules=sender,
+            neighbour_tpot_seconds=np.concatenate([every[k.NEIGHBOUR_TPOT], there[k.NEIGHBOUR_TPOT][of]]),
+            failure_rate=None if failures is None else failures[of],
+        ),
+        # One token is left to compute once the others' KV is there.
+        cached_tokens=np.full(len(rows), request.prompt_tokens - 1.0),
+        transfer_seconds=latency + seconds * tokens,
+        transfer_joules=sender + received * tokens,
     )
-    return replace(wider, pairs=pairs)
 
 
 def _taken(partners: Rows, bounds: FloatMatrix) -> tuple[Rows, Rows]:
@@ -183,35 +198,6 @@ def _taken(partners: Rows, bounds: FloatMatrix) -> tuple[Rows, Rows]:
         counts = (first, MAX_PAIRS - first)
         kinds = [rows[np.argsort(bounds[kind][rows], kind="stable")[: counts[kind]]] for kind, rows in enumerate(kinds)]
     return np.concatenate(kinds), np.concatenate([partners[kind][rows] for kind, rows in enumerate(kinds)])
-
-
-def _widened(
-    candidates: Candidates,
-    prefillers: Candidates,
-    pool: PairPool,
-    prompt_tokens: float,
-    rows: Rows,
-    of: Rows,
-) -> tuple[Candidates, FloatColumn]:
-    """The candidates with one row more per pair, and the part of each one's transfer that falls to the prefiller."""
-    latency, seconds, sent, received = pool.planes[:, rows, of]
-    tokens = prompt_tokens - candidates.cached_tokens[rows]
-    sender = sent * tokens
-    actions = tuple(
-        KvAction.ROUTE_TO_OWNER if cached > 0.0 else KvAction.RECOMPUTE
-        for cached in prefillers.cached_tokens[of].tolist()
-    )
-    wider = widened(
-        candidates,
-        rows,
-        actions=actions,
-        sources=(None,) * len(rows),
-        # One token is left to compute once the others' KV is there.
-        cached_tokens=np.full(len(rows), prompt_tokens - 1.0),
-        transfer_seconds=latency + seconds * tokens,
-        transfer_joules=sender + received * tokens,
-    )
-    return wider, sender
 
 
 def _alone(candidates: Candidates, request: RequestProfile) -> FloatMatrix:

@@ -9,10 +9,17 @@ from numpy.typing import NDArray
 from heliotrope.cache.action import KvAction
 from heliotrope.cache.plans import CacheView, KvPlans, KvPool, own_actions, plans_of
 from heliotrope.cache.rules import KvRules
-from heliotrope.decide.candidates import Candidates, FloatColumn
+from heliotrope.decide.candidates import Candidates, FloatColumn, PrefillPairs
 
 _OF_POOL = frozenset({"endpoint_count", "region_names", "region_views", "pairs"})
 """Fields that are no columns."""
+_MATRICES = ("engine_rows", "hardware_rows")
+_TUPLES = ("endpoints", "regions")
+_ARRAYS = tuple(
+    field.name
+    for field in fields(Candidates)
+    if field.name not in {*_OF_POOL, *_MATRICES, *_TUPLES, "kv_actions", "kv_sources"}
+)
 
 
 def with_kv_plans(
@@ -75,6 +82,7 @@ def widened(
     *,
     actions: tuple[KvAction, ...],
     sources: tuple[str | None, ...],
+    pairs: PrefillPairs | None = None,
     **changed: FloatColumn,
 ) -> Candidates:
     """One row more per plan; it has the columns of its endpoint, at `rows`, but for what the plan changes.
@@ -84,18 +92,23 @@ def widened(
     n = len(candidates)
     extra = rows.tolist()
     taken = np.concatenate([np.arange(n), rows])
-    columns: dict[str, Any] = {}
-    for field in fields(candidates):
-        value = getattr(candidates, field.name)
-        if field.name in _OF_POOL:
-            continue
-        columns[field.name] = value[taken] if isinstance(value, np.ndarray) else (*value, *[value[i] for i in extra])
+    columns: dict[str, Any] = {name: getattr(candidates, name)[taken] for name in _ARRAYS}
+    columns |= {name: getattr(candidates, name).take(taken, axis=0) for name in _MATRICES}
+    for name in _TUPLES:
+        value = getattr(candidates, name)
+        columns[name] = (*value, *[value[i] for i in extra])
     columns["base_score"][n:] = np.nextafter(candidates.base_score[rows], -np.inf)
-    columns["kv_actions"] = (*candidates.kv_actions, *actions)
-    columns["kv_sources"] = (*candidates.kv_sources, *sources)
     for name, column in changed.items():
         columns[name][n:] = column
-    return replace(candidates, **columns)
+    return Candidates(
+        endpoint_count=candidates.endpoint_count,
+        region_names=candidates.region_names,
+        region_views=candidates.region_views,
+        kv_actions=(*candidates.kv_actions, *actions),
+        kv_sources=(*candidates.kv_sources, *sources),
+        pairs=pairs,
+        **columns,
+    )
 
 
 def fetches(action: KvAction) -> bool:
