@@ -30,9 +30,9 @@ class Columns:
     def unknown(cls, n: int) -> "Columns":
         """Nothing is known of n candidates."""
         table = np.full((11, n), np.nan)
-        return cls(table, *table, np.ones(n, dtype=np.bool_))
+        return cls(table, *table, kv_fits=np.ones(n, dtype=np.bool_))
 
     def first(self, n: int) -> "Columns":
         """The same of the first n candidates; what is written there is written here."""
         table = self.table[:, :n]
-        return Columns(table, *table, self.kv_fits[:n])
+        return Columns(table, *table, kv_fits=self.kv_fits[:n])
