@@ -12,7 +12,8 @@ class Columns:
     """One value per candidate, NaN until somebody knows it; names as in `Estimates`."""
 
     table: FloatMatrix
-    """The columns down to `batch` as its lines, in this order: shape (11, n)."""
+    """The columns from `ttft` down as its lines, in this order: shape (11, n)."""
+    kv_fits: BoolColumn
     ttft: FloatColumn
     tpot: FloatColumn
     queue_ttft: FloatColumn
@@ -24,15 +25,14 @@ class Columns:
     attributed: FloatColumn
     prefill_joules: FloatColumn
     batch: FloatColumn
-    kv_fits: BoolColumn
 
     @classmethod
     def unknown(cls, n: int) -> "Columns":
         """Nothing is known of n candidates."""
         table = np.full((11, n), np.nan)
-        return cls(table, *table, kv_fits=np.ones(n, dtype=np.bool_))
+        return cls(table, np.ones(n, dtype=np.bool_), *table)
 
     def first(self, n: int) -> "Columns":
         """The same of the first n candidates; what is written there is written here."""
         table = self.table[:, :n]
-        return Columns(table, *table, kv_fits=self.kv_fits[:n])
+        return Columns(table, self.kv_fits[:n], *table)
