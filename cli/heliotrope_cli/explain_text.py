@@ -17,6 +17,7 @@ from heliotrope.decide.recorded import (
     Session,
 )
 from heliotrope_cli.explain_kv import kv_sentence
+from heliotrope_cli.explain_models import model_lines
 from heliotrope_cli.explain_policy import limits as fleet_limits
 from heliotrope_cli.explain_policy import percent, settings, why_limited
 from heliotrope_cli.quantities import UNKNOWN, grams, joules, plain, seconds, shown, with_error
@@ -34,6 +35,8 @@ _COMPARED: dict[str, tuple[Loss, str, Callable[[Candidate], float | None], Calla
 def sentences(record: Recorded) -> list[str]:
     """The story from top to bottom."""
     lines = [_about(record), _headline(record)]
+    if record.scheduling is not None:
+        lines.extend(model_lines(record.scheduling.models))
     decision = record.carbon_decision
     if decision is not None:
         lines.extend(_decision_lines(decision))

@@ -19,6 +19,7 @@ from heliotrope_cli.commands import (
     reproduce,
     savings,
     settle,
+    train,
     trainer,
 )
 
@@ -45,6 +46,7 @@ def build_app() -> App:
     app.command(explain.explain)
     app.command(savings.savings)
     app.command(trainer.trainer)
+    app.command(train.train)
     app.command(version)
     return app
 

@@ -21,6 +21,7 @@ from heliotrope.cache.session_key import SessionKeys
 from heliotrope.cache.session_rules import SessionRules
 from heliotrope.cache.sessions import Sessions
 from heliotrope.carbon.signal import CarbonSignal
+from heliotrope.decide.quality import Predictor
 from heliotrope.engine import profiles
 from heliotrope.errors import InvalidInputError
 from heliotrope.predict.models import LearnedModels
@@ -48,6 +49,9 @@ from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.datalayer import FileDiscoveryParameters
 from heliotrope_epp.plugins.installed import register_installed
 from heliotrope_epp.plugins.kv_labels import kv_event_ports
+from heliotrope_epp.plugins.models.predictor import CpuMeter, QualityPredictor, load_predictor
+from heliotrope_epp.plugins.models.router import ModelRouter
+from heliotrope_epp.plugins.models.scorer import HttpScorer
 from heliotrope_epp.plugins.pickers.warm_up import warm_up
 from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.plugins.producers.precise_prefix_cache import PrecisePrefixCacheProducer
@@ -61,6 +65,7 @@ from heliotrope_epp.telemetry.admin import AdminServer
 from heliotrope_epp.telemetry.debug import state_document
 from heliotrope_epp.telemetry.kv import KvCollector
 from heliotrope_epp.telemetry.metrics import Metrics, StateCollector
+from heliotrope_epp.telemetry.models import ScorerCollector
 from heliotrope_epp.telemetry.policies import PolicyCollector
 from heliotrope_epp.telemetry.sessions import SessionCollector, sessions_document
 from heliotrope_epp.tracing.runtime import Tracing
@@ -211,6 +216,12 @@ class Picker:
         if self._learner is not None:
             self._sinks.add(self._learner)
             self._metrics_registry.register(self._learner.collector())
+        learned, self._quality_problem = load_predictor(settings.models.quality_model)
+        predictors: dict[Predictor, QualityPredictor] = {Predictor.LEARNED: learned}
+        scorer = settings.models.scorer
+        self._scorer = None if scorer is None else HttpScorer(scorer, clock, random.Random())
+        if self._scorer is not None:
+            predictors[Predictor.HTTP] = self._scorer
         self._retention = RetentionAdvisor(self._kv_rules, clock, settings.director.metrics_stale_after_s)
         self._metering = Metering(
             settings.metering,
@@ -231,6 +242,7 @@ class Picker:
             tracer=None if self._tracing is None else self._tracing.tracer,
             sessions=self._sessions,
             retention=self._retention,
+            model_router=ModelRouter(self._store, predictors, CpuMeter(settings.models.core_watts)),
         )
         self._server = AioServer(self._director, settings.limits, clock=clock.monotonic)
         self._admin = AdminServer(
@@ -274,6 +286,9 @@ class Picker:
         if self._sessions is not None:
             self._store.listen(self._sessions)
             self._metrics_registry.register(SessionCollector(self._sessions.counts, self._gate))
+        if self._scorer is not None:
+            await stack.enter_async_context(self._scorer)
+            self._metrics_registry.register(ScorerCollector(self._scorer))
         await self._metering.start(stack, self._store)
         stack.push_async_callback(self._signals.close)
         self._metrics_registry.register(
@@ -432,4 +447,5 @@ class Picker:
         signals = self._signals.problems.items()
         gate = () if self._gate.problem is None else (self._gate.problem,)
         signal_problems = (f"carbon signal of region {name}: {why}" for name, why in signals)
-        return [*self._store.world.problems, *signal_problems, *gate]
+        quality = () if self._quality_problem is None else (self._quality_problem,)
+        return [*self._store.world.problems, *signal_problems, *gate, *quality]

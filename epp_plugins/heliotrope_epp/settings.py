@@ -8,6 +8,7 @@ from heliotrope_epp.director.director import DirectorSettings
 from heliotrope_epp.learning.settings import LearningSettings
 from heliotrope_epp.ledger.settings import LedgerSettings
 from heliotrope_epp.metering.settings import MeteringSettings
+from heliotrope_epp.plugins.models.settings import ModelSettings
 from heliotrope_epp.plugins.sessions.settings import SessionSettings
 from heliotrope_epp.tracing.settings import TracingSettings
 from heliotrope_epp.transport.interface import Limits, Tls
@@ -44,6 +45,8 @@ class EppSettings:
     """None: every estimate is analytic."""
     sessions: SessionSettings | None = field(default_factory=SessionSettings)
     """None: no session is followed."""
+    models: ModelSettings = field(default_factory=ModelSettings)
+    """How quality is predicted for policies that opt into other models."""
     metering: MeteringSettings = field(default_factory=MeteringSettings)
     ledger: LedgerSettings | None = None
     """None: energy is counted in metrics only."""

@@ -37,6 +37,10 @@ def epp(
     max_inflight: int = 8_000,
     max_sessions: int = 1_000_000,
     session_gate: Path | None = None,
+    quality_model: Path | None = None,
+    quality_url: str | None = None,
+    quality_timeout: float = 0.2,
+    router_core_watts: float = 10.0,
     learn: bool = True,
     state_dir: Path | None = None,
     trainer_url: str | None = None,
@@ -84,6 +88,10 @@ def epp(
         max_sessions: Conversations remembered at once, 145 bytes each; 0: none is followed.
         session_gate: File of a trained gate that keeps conversations where their KV caches are (docs/sessions.md);
             without it only the price of recomputation does.
+        quality_model: File of `heliotrope train quality`, for policies with `models.predictor: Learned`.
+        quality_url: Scorer of answers' quality, for policies with `models.predictor: Http`; it is sent prompts.
+        quality_timeout: Seconds that a request waits for it at most; then the policy's table holds.
+        router_core_watts: Watts of one busy core of this picker, to price its own work in choosing models.
         learn: Learn latency and energy from finished requests, and decide by learned models that have earned it.
         state_dir: Folder that keeps what was learned, so that it survives a restart; without it it lives in memory.
         trainer_url: URL of a `heliotrope trainer` that several pickers share; without it this picker trains its own
@@ -118,6 +126,8 @@ def epp(
         from heliotrope_epp.learning.settings import LearningSettings
         from heliotrope_epp.ledger.settings import LedgerSettings
         from heliotrope_epp.metering.settings import metering_settings
+        from heliotrope_epp.plugins.models.scorer import ScorerSettings
+        from heliotrope_epp.plugins.models.settings import ModelSettings
         from heliotrope_epp.plugins.sessions.settings import SessionSettings
         from heliotrope_epp.settings import EppSettings, KubernetesSettings
         from heliotrope_epp.tracing.settings import Protocol, TracingFlags, tracing_settings
@@ -145,6 +155,12 @@ def epp(
         raise InvalidInputError("--max-sessions", "must be from 0 to 100000000")
     if session_gate is not None and max_sessions == 0:
         raise InvalidInputError("--session-gate", "has no use with --max-sessions 0; give one of them")
+    if quality_url is not None and not quality_url.startswith(("http://", "https://")):
+        raise InvalidInputError("--quality-url", "must begin with http:// or https://")
+    if not 0.001 <= quality_timeout <= 10.0:
+        raise InvalidInputError("--quality-timeout", "must be from 0.001 to 10 seconds")
+    if not 0.0 <= router_core_watts <= 1_000.0:
+        raise InvalidInputError("--router-core-watts", "must be from 0 to 1000")
     if energy_port is not None and not 0 < energy_port < 65_536:
         raise InvalidInputError("--energy-port", "must be a port between 1 and 65535")
     if not energy_path.startswith("/"):
@@ -174,6 +190,11 @@ def epp(
         director=DirectorSettings(max_inflight=max_inflight, metrics_stale_after_s=metrics_staleness_threshold),
         learning=LearningSettings(state_dir, trainer_url) if learn else None,
         sessions=SessionSettings(max_sessions, session_gate) if max_sessions else None,
+        models=ModelSettings(
+            quality_model,
+            None if quality_url is None else ScorerSettings(quality_url, timeout_s=quality_timeout),
+            router_core_watts,
+        ),
         tracing=traces,
         metering=metering_settings(
             enabled=meter, node_port=energy_port, node_path=energy_path, max_watts=max_accelerator_watts

@@ -184,10 +184,38 @@ class Profile(_Part):
     candidates: tuple[Scored, ...] = Field(default=(), strict=False)
 
 
+class ModelOption(_Part):
+    """A model that might have answered."""
+
+    model: str
+    quality: Number = None
+    available: bool = False
+    allowed: bool = False
+    effort: str | None = None
+
+
+class ModelRecord(_Part):
+    """Which models might have answered, and which did."""
+
+    group: str
+    default: str
+    quality_floor: Number = None
+    least_quality: Number = None
+    predictor: str = ""
+    task: str = ""
+    fallback: str | None = None
+    router_joules: Number = None
+    models: tuple[ModelOption, ...] = Field(default=(), strict=False)
+    applied: bool = False
+    chosen: str | None = None
+    why: str | None = None
+
+
 class Scheduling(_Part):
     """What the configured pipeline did."""
 
     primary: str
+    models: ModelRecord | None = None
     profiles: tuple[Profile, ...] = Field(default=(), strict=False)
 
 

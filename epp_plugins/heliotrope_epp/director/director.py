@@ -1,10 +1,12 @@
 """The picker's core behind a transport: one request in, one endpoint or one clear refusal out."""
 
 import logging
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heliotrope.decide.feasible import Loss
+from heliotrope.decide.quality import Prediction
 from heliotrope.errors import InvalidInputError
 from heliotrope.predict.length_distribution import LengthContext
 from heliotrope.predict.output_length import OutputLengths
@@ -12,7 +14,7 @@ from heliotrope_epp.clock import Clock
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
-from heliotrope_epp.director import errors, plan
+from heliotrope_epp.director import errors, models, plan
 from heliotrope_epp.director.context import RoutedContext
 from heliotrope_epp.director.outcome import failure_of, finished_request, prefill_part, routed, routed_context
 from heliotrope_epp.director.recorder import DecisionLog
@@ -21,6 +23,8 @@ from heliotrope_epp.outcomes.meter import RequestMeter
 from heliotrope_epp.parsers import openai
 from heliotrope_epp.parsers.openai import ParsedBody
 from heliotrope_epp.plugins.interface import LlmRequest, Option
+from heliotrope_epp.plugins.models.rewrite import effort_is_free
+from heliotrope_epp.plugins.models.router import TASK_HEADER, ModelRouter
 from heliotrope_epp.plugins.pickers.chosen import ChosenRows
 from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
 from heliotrope_epp.plugins.retention import RetentionAdvisor
@@ -65,6 +69,7 @@ class Director:
         tracer: Tracer | None = None,
         sessions: SessionTracker | None = None,
         retention: RetentionAdvisor | None = None,
+        model_router: ModelRouter | None = None,
     ) -> None:
         self._store = store
         self._pipeline = pipeline
@@ -78,6 +83,7 @@ class Director:
         self._tracer = tracer
         self._sessions = sessions
         self._retention = retention
+        self._model_router = model_router
         self._inflight = 0
         self._log = logging.getLogger(__name__)
 
@@ -87,7 +93,7 @@ class Director:
         return self._inflight
 
     def decide(self, request: Request) -> None:
-        """Route the request or refuse it; never blocks, never waits."""
+        """Route the request or refuse it; never blocks. Who waits for a scorer of models is answered later."""
         started_s = self._clock.monotonic()
         trace = UNTRACED if self._tracer is None else self._tracer.begin(request)
         states = self._awake(self._store.candidates(request.subset))
@@ -100,7 +106,7 @@ class Director:
         else:
             self._schedule(request, states, started_s, trace)
 
-    def cancelled(self, request: Request) -> None:  # noqa: ARG002 - decisions are made at once, nothing is pending
+    def cancelled(self, request: Request) -> None:  # noqa: ARG002 - what is pending asks the request itself
         """The client left before the answer."""
         self._metrics.cancelled()
 
@@ -166,15 +172,64 @@ class Director:
         except InvalidInputError as error:
             self._reject(request, errors.bad_request(str(error)), trace)
             return
+        router = self._model_router
+        group = None if router is None else router.group_for(llm_request)
+        if router is None or group is None:
+            self._choose(request, llm_request, states, started_s, trace)
+            return
+        waits = False
+
+        def predicted(prediction: Prediction) -> None:
+            if waits:
+                self._resume(request, llm_request, trace, prediction)
+            else:
+                self._choose(request, llm_request, states, started_s, trace, prediction)
+
+        router.predict(llm_request, group, request.header(TASK_HEADER), predicted)
+        waits = True
+
+    def _resume(self, request: Request, llm_request: LlmRequest, trace: RequestTrace, prediction: Prediction) -> None:
+        """Go on with a request that waited for its models to be scored; the world may have moved meanwhile."""
+        if request.cancelled:
+            trace.cancelled()
+            return
+        try:
+            states = self._awake(self._store.candidates(request.subset))
+            if not states:
+                self._reject(request, errors.no_endpoints("no endpoint is ready to serve; try again later"), trace)
+            elif self._inflight >= self._settings.max_inflight:
+                self._reject(request, errors.saturated("too many requests in flight; try again later"), trace)
+            else:
+                self._choose(request, llm_request, states, self._clock.monotonic(), trace, prediction)
+        except Exception as error:  # noqa: BLE001 - nobody above this turn of the loop answers the client
+            # The message is left out: it may quote the body.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            self._log.error("decision failed: %s\n%s", type(error).__name__, where)
+            self._reject(request, errors.internal("the picker failed on this request"), trace)
+
+    def _choose(
+        self,
+        request: Request,
+        llm_request: LlmRequest,
+        states: Sequence[EndpointState],
+        started_s: float,
+        trace: RequestTrace,
+        prediction: Prediction | None = None,
+    ) -> None:
         now_unix_s = self._clock.unix()
-        result = self._pipeline.run(llm_request, states, started_s, now_unix_s, trace.timer)
+        free = prediction is not None and effort_is_free(request.body, llm_request.reasoning)
+        result = self._pipeline.run(
+            llm_request, states, started_s, now_unix_s, trace.timer, prediction, effort_is_free=free
+        )
         trace.scheduled(llm_request, result)
         self._decisions.add(now_unix_s, llm_request, result)
         if not result.pick.options:
             self._metrics.nothing_chosen(result)
             self._reject(request, _refusal(llm_request, result), trace)
             return
-        chosen = result.pick.options[0]
+        chosen, model_choice = result.pick.options[0], result.model_choice
+        body = models.body_of(request.body, llm_request, model_choice)
+        llm_request = models.as_answered(llm_request, model_choice)
         prefill_s, first_token_s = _expected_times(llm_request, chosen, result)
         cached_tokens = plan.cached_tokens(result, chosen, llm_request.prompt_tokens)
         dispatch = Dispatch(
@@ -188,11 +243,11 @@ class Director:
         prefill = prefill_part(llm_request, result.pick.prefill, dispatch)
         ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace, prefill)
         trace.routed(chosen, ctx.arm)
-        addresses = tuple(option.state.endpoint.host_port for option in result.pick.options)
         provenance = result.provenance
-        refused = refusals(provenance) if result.enforced else ()
+        told = (*(refusals(provenance) if result.enforced else ()), *models.answer_headers(model_choice))
+        remove = to_remove(request, provenance)
         source = plan.source_headers(result, chosen, self._store)
-        if self._dispatch(request, addresses, ctx, prefill_s, to_remove(request, provenance), refused, source):
+        if self._dispatch(request, models.addresses(result), ctx, prefill_s, remove, told, source, body):
             self._pipeline.routed(llm_request, chosen.state, fetched=plan.fetches_blocks(result, chosen))
             if prefill is not None:
                 self._pipeline.prefilled(llm_request, prefill.state)
@@ -214,12 +269,14 @@ class Director:
         remove: tuple[str, ...] = (),
         response_headers: Headers = (),
         set_headers: Headers = (),
+        body: bytes | None = None,
     ) -> bool:
         trace = ctx.trace
         if not request.route(
             ",".join(addresses),
             (*trace.set_headers, *set_headers),
             (*trace.remove_headers, *remove),
+            body=body,
             response_headers=response_headers,
             ctx=ctx,
         ):

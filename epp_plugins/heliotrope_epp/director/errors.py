@@ -45,3 +45,8 @@ def saturated(message: str) -> Rejection:
 def nothing_feasible(message: str) -> Rejection:
     """503: endpoints exist, but the policy's hard constraints rule all of them out."""
     return Rejection(503, "service_unavailable", message, "rejected-nothing-feasible")
+
+
+def internal(message: str) -> Rejection:
+    """500: a defect in the picker."""
+    return Rejection(500, "internal_error", message)

@@ -7,6 +7,7 @@ from heliotrope.decide.asked import NOTHING_ASKED, Asked, parse_objective, parse
 from heliotrope.decide.policy import Override, Provenance
 from heliotrope.errors import InvalidInputError
 from heliotrope.units import seconds_from_milliseconds
+from heliotrope_epp.plugins.models.router import TASK_HEADER
 from heliotrope_epp.transport.interface import Headers, Request
 
 CLASS_HEADER = "x-heliotrope-class"
@@ -62,7 +63,7 @@ def asked_of(request: Request, priorities: Callable[[str], int | None] = lambda 
 
 def to_remove(request: Request, provenance: Provenance | None) -> tuple[str, ...]:
     """Headers that the engine is not to see: our own, and a promise that the request does not get."""
-    names: tuple[str, ...] = OWN_HEADERS
+    names: tuple[str, ...] = (*OWN_HEADERS, TASK_HEADER)
     if provenance is not None and any(override is Override.SLO for override, _ in provenance.refused):
         names = (*names, *TTFT_SLO_HEADERS, *TPOT_SLO_HEADERS)
     return tuple(name for name in names if request.header(name) is not None)

@@ -12,6 +12,7 @@ from heliotrope.decide.decision import Decision
 from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.holdout import UNASSIGNED, Assignment, Holdout
 from heliotrope.decide.policy import DecisionPolicy, Override, Provenance
+from heliotrope.decide.quality import ModelChoice, ModelVerdict, Prediction, judge
 from heliotrope.decide.resolve import Resolver
 from heliotrope.unknown import finite_or_none
 from heliotrope_epp.datalayer.state import EndpointState
@@ -109,6 +110,8 @@ class ScheduleResult:
     """Whether a policy decided; False under `Advise`, where its decision is kept but not followed."""
     assignment: Assignment = UNASSIGNED
     """The arm of the request, the same in every profile."""
+    models: ModelVerdict | None = None
+    """Which models may answer; None: the policy opts nothing in for this request, or none of its group is served."""
 
     @property
     def pick(self) -> Pick:
@@ -132,6 +135,13 @@ class ScheduleResult:
         return decision.row_of(endpoint) if prefill is None else decision.pair_row(endpoint, prefill.key)
 
     @property
+    def model_choice(self) -> ModelChoice | None:
+        """The model that the destination is asked for; None leaves the request's, as `Advise` does."""
+        if self.models is None or not self.enforced or not self.pick.options:
+            return None
+        return self.models.choice(served_model(self.pick.options[0].state))
+
+    @property
     def provenance(self) -> Provenance | None:
         """Where the settings of the request came from; None without a policy."""
         return None if self.decision is None else self.decision.policy.provenance
@@ -144,7 +154,15 @@ class ScheduleResult:
             "arm": self.assignment.arm.value,
             "request_class": self.assignment.request_class,
             "profiles": [result.explanation() for result in self.profiles.values()],
-        }
+        } | self._models()
+
+    def _models(self) -> dict[str, Any]:
+        if self.models is None:
+            return {}
+        choice = self.model_choice
+        chosen = None if choice is None else choice.model
+        why = None if choice is None else choice.why
+        return {"models": {**self.models.document(), "applied": self.enforced, "chosen": chosen, "why": why}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +203,9 @@ class Pipeline:
         now_s: float,
         now_unix_s: float,
         timer: Callable[[], float] = untimed,
+        prediction: Prediction | None = None,
+        *,
+        effort_is_free: bool = False,
     ) -> ScheduleResult:
         """Choose an endpoint.
 
@@ -194,13 +215,21 @@ class Pipeline:
             now_s: monotonic time, for the age of metrics and of requests in flight.
             now_unix_s: the time that carbon signals are compared with.
             timer: gives the instants in the results' `times`.
+            prediction: quality of the models that may answer; None: only the one that the request names does.
+            effort_is_free: whether the request's reasoning effort could be changed.
         """
         policy = self._carbon.policy()
         if policy is not None:
             policy = self._resolver.policy_for(policy, request.asked, now_unix_s)
             request = _kept_promise(request, policy)
-        options = self._options(request, states, now_s, policy)
         assignment = self.holdout.assign(policy, request_profile(request))
+        models = None
+        if policy is not None and prediction is not None:
+            models = _judged(policy, request, states, prediction, assignment, effort_is_free)
+            if models is not None and policy.enforce:
+                serving = models.serving()
+                states = [state for state in states if served_model(state) in serving]
+        options = self._options(request, states, now_s, policy)
         steering = None if policy is None else _Steering(policy, assignment, self.memory, now_s)
         handler = self._scheduling.handler
         prefillers = None if self._prefill is None else _prefillers(self._prefill, steering, request, options, timer)
@@ -214,7 +243,7 @@ class Pipeline:
             _split(results, handler, self._prefill, steering, request, options, now_unix_s, timer)
         primary = handler.primary({name: result.pick for name, result in results.items()})
         enforced = policy is not None and policy.enforce
-        return ScheduleResult(primary, results, enforced=enforced, assignment=assignment)
+        return ScheduleResult(primary, results, enforced=enforced, assignment=assignment, models=models)
 
     @property
     def producers(self) -> tuple[Producer, ...]:
@@ -269,6 +298,33 @@ class Pipeline:
             ]
         cached = joined(beliefs) if beliefs else [0.0] * len(states)
         return Options.at(states, cached, now_s, self._stale_after_s)
+
+
+def served_model(state: EndpointState) -> str | None:
+    """The model that an endpoint serves, as its WorkloadVariant says; None: nobody says."""
+    hardware = state.traits.hardware
+    return None if hardware is None else hardware.model
+
+
+def _judged(
+    policy: DecisionPolicy,
+    request: LlmRequest,
+    states: Sequence[EndpointState],
+    prediction: Prediction,
+    assignment: Assignment,
+    effort_is_free: bool,
+) -> ModelVerdict | None:
+    """Which models may answer; a held-out request keeps the group's default, as without Heliotrope."""
+    rules = policy.models
+    group = None if rules is None else rules.group_for(request.model, policy.provenance.service_class)
+    if rules is None or group is None:
+        return None
+    held_out = assignment.arm is Arm.HOLDOUT
+    if held_out:
+        prediction = replace(prediction, quality={}, fallback="held out, so that savings are measured")
+    serving = frozenset(name for state in states if (name := served_model(state)) is not None)
+    free = effort_is_free and not held_out
+    return judge(group, rules, prediction, serving, request.reasoning, effort_is_free=free)
 
 
 def _kept_promise(request: LlmRequest, policy: DecisionPolicy) -> LlmRequest:

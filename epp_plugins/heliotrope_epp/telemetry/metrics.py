@@ -15,6 +15,7 @@ from heliotrope_epp.labels import LabelCap
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.telemetry.models import ModelCounters
 from heliotrope_epp.telemetry.policies import PolicyCounters
 from heliotrope_epp.transport.interface import Report, Stats
 
@@ -93,6 +94,7 @@ class Metrics:
             registry=registry,
         )
         self._policies = PolicyCounters(registry)
+        self._model_choices = ModelCounters(registry)
         self._decision_seconds = Histogram(
             "heliotrope_decision_seconds", "Wall time of one decision.", buckets=DECISION_BUCKETS, registry=registry
         )
@@ -137,6 +139,7 @@ class Metrics:
         if result.assignment.request_class == OTHER_CLASS:
             self._unclassified.inc()
         self._policies.decided(result)
+        self._model_choices.decided(result)
         if result.pick.options:
             self._phases.labels("aggregated" if result.pick.prefill is None else "disaggregated").inc()
         decision = result.decision

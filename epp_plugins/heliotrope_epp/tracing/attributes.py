@@ -54,6 +54,27 @@ ERROR_TYPE = Attribute(
 )
 
 TARGET_MODEL = Attribute("target_model", "string", "", "The model that the engine is asked for.", "llama-3.1-8b")
+MODEL_GROUP = Attribute(
+    "heliotrope.model.group", "string", "", "The policy's group of models that might have answered.", "llama-3.1-70b"
+)
+MODEL_DOWNGRADED = Attribute(
+    "heliotrope.model.downgraded", "boolean", "", "Whether another model than the group's default answers.", "true"
+)
+MODEL_REASON = Attribute("heliotrope.model.reason", "string", "", "Why that one.", "quality 0.82 of at least 0.77")
+MODEL_QUALITY = Attribute("heliotrope.model.quality", "double", "", "Its predicted quality, from 0 to 1.", "0.82")
+MODEL_LEAST_QUALITY = Attribute(
+    "heliotrope.model.least_quality", "double", "", "The floor: β times the best available.", "0.77"
+)
+MODEL_PREDICTOR = Attribute(
+    "heliotrope.model.predictor", "string", "", "Who predicted: `table`, `learned` or `http`.", "table"
+)
+MODEL_TASK = Attribute("heliotrope.model.task", "string", "", "The class of the task.", "chat")
+REASONING_EFFORT = Attribute(
+    "heliotrope.model.reasoning_effort", "string", "", "The effort that was set in place of the request's.", "low"
+)
+ROUTER_JOULES = Attribute(
+    "heliotrope.model.router_joules", "double", "J", "What the picker spent on predicting.", "0.0004"
+)
 PROFILE = Attribute("llm_d.epp.scheduling.profile.name", "string", "", "The scheduling profile.", "default")
 FILTER_CANDIDATES = Attribute("llm_d.epp.filter.candidate_endpoints", "int", "endpoints", "Before the filters.", "9")
 FILTER_LEFT = Attribute("llm_d.epp.filter.filtered_endpoints", "int", "endpoints", "What they left.", "6")
@@ -278,7 +299,9 @@ ORCHESTRATION = SpanType(
     "gateway.request_orchestration",
     REQUEST.name,
     (
-        MODEL, REQUEST_ID, TARGET_MODEL, POLICY, POLICY_REVISION, SERVICE_CLASS, DEMAND_EVENT, REFUSED_OVERRIDES,
+        MODEL, REQUEST_ID, TARGET_MODEL, MODEL_GROUP, MODEL_DOWNGRADED, MODEL_REASON, MODEL_QUALITY,
+        MODEL_LEAST_QUALITY, MODEL_PREDICTOR, MODEL_TASK, REASONING_EFFORT, ROUTER_JOULES,
+        POLICY, POLICY_REVISION, SERVICE_CLASS, DEMAND_EVENT, REFUSED_OVERRIDES,
         RELAXED, ENFORCED, ARM, OUTCOME, DECIDED_BY, REASON, REJECTION, DROPPED_TERMS,
         SESSION_MOVEMENT, SESSION_BECAUSE, SESSION_TURNS, SESSION_PREVIOUS, SESSION_GATE_VALUE, SESSION_GATE_THRESHOLD,
         CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT,

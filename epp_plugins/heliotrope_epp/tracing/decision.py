@@ -7,6 +7,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from heliotrope.decide.candidates import RegionView
 from heliotrope.decide.decision import Decision
+from heliotrope.decide.quality import ModelChoice, ModelVerdict
 from heliotrope.decide.verdict import SessionVerdict
 from heliotrope.engine.model import EngineModel
 from heliotrope_epp.outcomes.trace import TraceContext
@@ -150,6 +151,8 @@ class DecisionRecord:
             }
         if self.result is not None:
             values[a.REASON] = self.result.pick.reason or None
+            if self.result.models is not None:
+                values |= _of_models(self.result.models, self.result.model_choice)
             if self.result.decision is not None:
                 values[a.ENFORCED] = self.result.enforced
                 row = None if destination is None else self.result.plan_row(destination.endpoint)
@@ -158,6 +161,26 @@ class DecisionRecord:
         if facts is not None and destination is not None and isinstance(cached, float):
             values |= _avoided(facts.prompt_tokens, cached, destination)
         return values
+
+
+def _of_models(verdict: ModelVerdict, choice: ModelChoice | None) -> Values:
+    values: dict[a.Attribute, a.Value | None] = {
+        a.MODEL_GROUP: verdict.group.name,
+        a.MODEL_LEAST_QUALITY: verdict.least_quality,
+        a.MODEL_PREDICTOR: verdict.prediction.source.value,
+        a.MODEL_TASK: verdict.prediction.task,
+        a.ROUTER_JOULES: verdict.prediction.router_joules,
+    }
+    if choice is None:
+        return values
+    effort = choice.judged.effort
+    return values | {
+        a.TARGET_MODEL: choice.model,
+        a.MODEL_DOWNGRADED: choice.downgraded,
+        a.MODEL_REASON: choice.why,
+        a.MODEL_QUALITY: choice.judged.quality,
+        a.REASONING_EFFORT: None if effort is None else effort.name.lower(),
+    }
 
 
 def _picked(result: ProfileResult) -> Values:

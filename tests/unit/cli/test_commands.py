@@ -30,6 +30,7 @@ def test_help_lists_only_what_works(capsys: pytest.CaptureFixture[str]) -> None:
         "reproduce",
         "savings",
         "settle",
+        "train",
         "trainer",
         "version",
     }

@@ -10,7 +10,7 @@ from heliotrope.api.struct import Struct, rule
 from heliotrope.api.v1alpha1.common import Fraction
 from heliotrope.api.v1alpha1.requests import ClassName
 
-ModelName = Annotated[str, StringConstraints(min_length=1, max_length=253)]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[!-~]+$")]
 TaskName = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 
 

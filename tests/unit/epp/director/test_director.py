@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from heliotrope.carbon.signal import CarbonSignal, EmissionFactor, Reading, SignalType
 from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.decide.quality import Predictor
 from heliotrope.engine import profiles
 from heliotrope.predict.features import column_of
 from heliotrope.predict.output_length import OutputLengths
@@ -27,6 +28,8 @@ from heliotrope_epp.outcomes.meter import NoMeter
 from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
+from heliotrope_epp.plugins.models.predictor import QualityPredictor
+from heliotrope_epp.plugins.models.router import ModelRouter
 from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.telemetry.metrics import Metrics
 from heliotrope_epp.transport.interface import Cause, Headers, Report
@@ -47,6 +50,7 @@ class Gateway:
     routed_to: str | None = None
     removed: tuple[str, ...] = ()
     response_headers: Headers = ()
+    sent_body: bytes | None = None
     rejected: tuple[int, dict[str, Any], dict[str, str]] | None = None
     ctx: Any = None
     received_s: float = 0.0
@@ -73,6 +77,7 @@ class Gateway:
             return False
         self.routed_to, self.ctx = endpoint, ctx
         self.removed, self.response_headers = tuple(remove_headers), response_headers
+        self.sent_body = body
         return True
 
     def reject(self, status: int, body: bytes = b"", headers: Headers = ()) -> bool:
@@ -87,7 +92,13 @@ def chat(**fields: Any) -> bytes:
 class Bench:
     """A director over two endpoints in two regions."""
 
-    def __init__(self, *, policy: DecisionPolicy | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        policy: DecisionPolicy | None = None,
+        predictors: Mapping[Predictor, QualityPredictor] | None = None,
+        **settings: Any,
+    ) -> None:
         self.now_s = 100.0
         clock = Clock(monotonic=lambda: self.now_s, unix=lambda: 1_000_000.0 + self.now_s)
         self.store = EndpointStore()
@@ -106,6 +117,7 @@ class Bench:
             meter=NoMeter(Sinks([self])),
             clock=clock,
             settings=DirectorSettings(**settings),
+            model_router=ModelRouter(self.store, predictors or {}),
         )
         self.endpoints = (
             Endpoint("a", "ns", "10.0.0.1", 8000),

@@ -32,6 +32,7 @@ from heliotrope_epp.outcomes.meter import NoMeter
 from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
+from heliotrope_epp.plugins.models.router import ModelRouter
 from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.plugins.sessions.tracker import SessionTracker
 from heliotrope_epp.telemetry.metrics import Metrics
@@ -151,6 +152,7 @@ class Bench:
             decisions=DecisionLog(10),
             meter=NoMeter(Sinks([self])),
             clock=self.clock,
+            model_router=ModelRouter(self.store, {}),
             settings=DirectorSettings(**limits),
             tracer=self.tracer,
             sessions=SessionTracker(

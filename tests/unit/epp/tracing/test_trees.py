@@ -23,7 +23,10 @@ from tests.unit.epp.tracing.bench import (
 )
 
 from heliotrope.cache.session_rules import SessionMode, SessionRules
+from heliotrope.decide.candidates import Hardware
 from heliotrope.decide.policy import Comparison, DecisionPolicy, DemandEvent, Objective, ServiceClass
+from heliotrope.decide.quality import Group, Level, Lower, Member, ModelRules
+from heliotrope.predict.reasoning import Effort
 from heliotrope_epp.outcomes.energy import RequestEnergy
 from heliotrope_epp.tracing import attributes as a
 from heliotrope_epp.tracing.settings import TracingSettings
@@ -394,7 +397,28 @@ def everything() -> list[ReadableSpan]:
         if lost.ctx is not None:
             bench.director.done(lost.ctx, report(None, cause=Cause.DISCONNECTED))
         spans += bench.spans()
-    return spans + kept_session() + pulled() + resolved()
+    return spans + kept_session() + pulled() + resolved() + downgraded()
+
+
+def downgraded() -> list[ReadableSpan]:
+    """A request that a smaller model answers, at a lower effort than its own."""
+    small = Member("small", "small", quality=0.9, levels=(Level(Effort.LOW, 0.5, 0.99),))
+    group = Group("llama", (Member("llama", "llama", quality=0.9), small))
+    rules = ModelRules({"llama": group}, lower=Lower.UNSAID)
+    bench = Bench(policy=replace(POLICY, models=rules))
+    for state in bench.store.states():
+        state.traits = replace(state.traits, hardware=Hardware("H100", 1, "small", "both"))
+    bench.send(Gateway(chat()))
+    return bench.spans()
+
+
+def test_a_downgrade_is_seen_in_the_span() -> None:
+    (attributes,) = [dict(span.attributes or {}) for span in downgraded() if span.name == a.ORCHESTRATION.name]
+    assert attributes[a.MODEL.name] == "llama"
+    assert attributes[a.TARGET_MODEL.name] == "small"
+    assert attributes[a.MODEL_DOWNGRADED.name] is True
+    assert attributes[a.MODEL_REASON.name] == "quality 0.9 of at least 0.765"
+    assert attributes[a.REASONING_EFFORT.name] == "low"
 
 
 def resolved() -> list[ReadableSpan]:

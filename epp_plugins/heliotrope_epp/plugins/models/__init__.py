@@ -1,0 +1,1 @@
+"""Which model answers: predictors of quality, and bodies that name another model."""
