@@ -102,6 +102,7 @@ def estimate(
     n = len(candidates)
     columns = Columns.unknown(n)
     regions = RegionColumns(candidates)
+    rtt_seconds = regions.rtt_seconds
     first = candidates.endpoint_count
     analytic(
         candidates.engine_rows,
@@ -112,7 +113,7 @@ def estimate(
         candidates.kv_tokens,
         candidates.prefill_duty,
         candidates.cached_tokens,
-        regions.rtt_seconds,
+        rtt_seconds,
         float(request.prompt_tokens),
         request.expected_output_tokens,
         float(np.nansum(candidates.running[:first]) + np.nansum(candidates.waiting[:first])),
@@ -133,7 +134,7 @@ def estimate(
     for joules in (columns.energy, columns.incremental, columns.attributed):
         np.add(joules, candidates.transfer_joules, out=joules)
     pairs = candidates.pairs
-    drawn = None if pairs is None else add_prefills(columns, candidates, pairs, regions.rtt_seconds)
+    drawn = None if pairs is None else add_prefills(columns, candidates, pairs, rtt_seconds)
     service = columns.ttft + request.expected_output_tokens * columns.tpot
     longest = _longest(service)
     intensity = regions.intensity_g_per_kwh(now_unix_s, longest)

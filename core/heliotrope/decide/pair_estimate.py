@@ -43,23 +43,18 @@ def add_prefills(
     """
     from heliotrope.decide import phase_kernel as k
 
-    last = slice(candidates.aggregated_count, None)
-    ttft, joules = pairs.line(k.TTFT), pairs.line(k.JOULES)
-    own = columns.ttft[last] - rtt_seconds[last] - candidates.transfer_seconds[last]
-    spread = np.hypot(columns.ttft_error[last] * own, pairs.line(k.SPREAD))
-    # Meanwhile the decoder works off what waits there.
-    before = np.maximum(ttft + candidates.transfer_seconds[last], own - pairs.tail_seconds)
-    columns.ttft[last] = rtt_seconds[last] + before + pairs.tail_seconds
-    columns.ttft_error[last] = spread / (before + pairs.tail_seconds)
-    np.maximum(columns.queue_ttft[last], pairs.line(k.QUEUE_TTFT), out=columns.queue_ttft[last])
-    off = columns.energy_error[last] * columns.energy[last] + pairs.line(k.JOULES_ERROR) * joules
-    columns.energy[last] += joules
-    columns.energy_error[last] = off / columns.energy[last]
-    columns.attributed[last] += joules
-    columns.incremental[last] += pairs.line(k.INCREMENTAL_JOULES)
-    columns.prefill_joules[last] += joules
     drawn = np.zeros(len(candidates))
-    drawn[last] = joules + pairs.sender_joules
+    k.add_prefills(
+        columns.table,
+        candidates.aggregated_count,
+        candidates.transfer_seconds,
+        rtt_seconds,
+        pairs.prefill,
+        pairs.rows,
+        pairs.tail_seconds,
+        pairs.sender_joules,
+        drawn,
+    )
     return drawn
 
 
@@ -97,24 +92,22 @@ def price_by_side(
     """
     last = slice(len(energy_joules) - len(pairs), None)
     prefillers = pairs.prefillers
-    there = RegionColumns(prefillers)
+    there = RegionColumns(prefillers, regions)
     prefill_joules = drawn_joules[last]
     decode_joules = energy_joules[last] - prefill_joules
     intensity, prefill_intensity = (
         prices.intensity_g_per_kwh[last],
         there.intensity_g_per_kwh(now_unix_s, duration_s)[pairs.rows],
     )
-    decode_grams = grams_co2e(decode_joules, regions.pue()[last], intensity)
-    prefill_grams = grams_co2e(prefill_joules, there.pue()[pairs.rows], prefill_intensity)
-    # What stands there has the decoder's embodied share on top of this.
-    prices.grams_co2e[last] += (
-        decode_grams + prefill_grams - grams_co2e(energy_joules[last], regions.pue()[last], intensity)
+    # What stands there has the decoder's embodied share beside all of the joules.
+    prices.grams_co2e[last] += grams_co2e(prefill_joules, there.pue()[pairs.rows], prefill_intensity) - grams_co2e(
+        prefill_joules, regions.pue()[last], intensity
     )
     prices.intensity_g_per_kwh[last] = (decode_joules * intensity + prefill_joules * prefill_intensity) / energy_joules[
         last
     ]
-    prices.water_liters[last] = water_liters(decode_joules, regions.wue_l_per_kwh()[last]) + water_liters(
-        prefill_joules, there.wue_l_per_kwh()[pairs.rows]
+    prices.water_liters[last] += water_liters(
+        prefill_joules, there.wue_l_per_kwh()[pairs.rows] - regions.wue_l_per_kwh()[last]
     )
     _, busy_seconds = occupied_seconds(pairs)
     prices.cost[last] += hardware_cost(prefillers.price_per_hour[pairs.rows], busy_seconds)

@@ -176,3 +176,50 @@ def best_partners(
             bounds[1, i] = fastest
             found += 1
     return found
+
+
+@compiled
+def add_prefills(
+    table: Matrix,
+    first: int,
+    transfer_seconds: Row,
+    rtt_seconds: Row,
+    prefill: Matrix,
+    rows: NDArray[np.intp],
+    tail_seconds: Row,
+    sender_joules: Row,
+    drawn_joules: Row,
+) -> None:
+    """Complete rows of pairs, which hold what decoders take; `heliotrope.decide.pair_estimate` says how.
+
+    Args:
+        table: of `heliotrope.decide.columns.Columns`, transfers included; changed from column `first` on.
+        first: the first pair's.
+        transfer_seconds: of all plans; so is the next.
+        rtt_seconds: TTFT has it already, its relative error is of the rest.
+        prefill: what prefilling takes of every prefiller.
+        rows: of it, per pair; so are the next two.
+        tail_seconds: see `PrefillPairs`.
+        sender_joules: see there.
+        drawn_joules: of all plans; what is drawn at prefillers is filled in.
+    """
+    ttft, queue, ttft_error = table[0], table[2], table[3]
+    energy, energy_error, incremental, attributed, prefill_only = table[5], table[6], table[7], table[8], table[9]
+    for pair in range(len(rows)):
+        i, j = first + pair, rows[pair]
+        own = ttft[i] - rtt_seconds[i] - transfer_seconds[i]
+        # Meanwhile the decoder works off what waits there.
+        before = _upper(prefill[TTFT, j] + transfer_seconds[i], own - tail_seconds[pair])
+        spread_here, spread_there = ttft_error[i] * own, prefill[SPREAD, j]
+        ttft[i] = rtt_seconds[i] + before + tail_seconds[pair]
+        spread = sqrt(spread_here * spread_here + spread_there * spread_there)
+        ttft_error[i] = spread / (before + tail_seconds[pair])
+        queue[i] = _upper(queue[i], prefill[QUEUE_TTFT, j])
+        joules = prefill[JOULES, j]
+        off = energy_error[i] * energy[i] + prefill[JOULES_ERROR, j] * joules
+        energy[i] += joules
+        energy_error[i] = off / energy[i]
+        attributed[i] += joules
+        incremental[i] += prefill[INCREMENTAL_JOULES, j]
+        prefill_only[i] += joules
+        drawn_joules[i] = joules + sender_joules[pair]

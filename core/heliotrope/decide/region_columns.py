@@ -10,10 +10,17 @@ NAN = float("nan")
 class RegionColumns:
     """One value per plan."""
 
-    def __init__(self, candidates: Candidates) -> None:
-        self._views = [candidates.region_views.get(name) for name in candidates.region_names]
+    def __init__(self, candidates: Candidates, known: "RegionColumns | None" = None) -> None:
+        """`known` are the columns of other plans of the same decision; what they know is not looked up again."""
+        self._names = candidates.region_names
+        self._views = [candidates.region_views.get(name) for name in self._names]
         self._codes = candidates.region_codes
-        self.rtt_seconds = self._column([0.0 if view is None else view.rtt_seconds for view in self._views], 0.0)
+        self._expected: dict[str, float] = {} if known is None else known._expected
+
+    @property
+    def rtt_seconds(self) -> FloatColumn:
+        """0 where the region is unknown."""
+        return self._column([0.0 if view is None else view.rtt_seconds for view in self._views], 0.0)
 
     def pue(self) -> FloatColumn:
         """NaN where the region is unknown; so for the next two."""
@@ -24,11 +31,12 @@ class RegionColumns:
         return self._column([NAN if view is None else view.wue_l_per_kwh for view in self._views])
 
     def intensity_g_per_kwh(self, now_unix_s: float, duration_s: float) -> FloatColumn:
-        """Expected over the coming `duration_s`; NaN unless the signal is fresh."""
-        expected = [
-            None if view is None else view.signal.expected_g_per_kwh(now_unix_s, duration_s) for view in self._views
-        ]
-        return self._column([NAN if value is None else value for value in expected])
+        """Expected over the coming `duration_s`; NaN unless the signal is fresh. Time and duration are a decision's."""
+        for name, view in zip(self._names, self._views, strict=True):
+            if name not in self._expected:
+                value = None if view is None else view.signal.expected_g_per_kwh(now_unix_s, duration_s)
+                self._expected[name] = NAN if value is None else value
+        return self._column([self._expected[name] for name in self._names])
 
     def _column(self, values: list[float], unknown: float = NAN) -> FloatColumn:
         # Code -1 takes the last one.
