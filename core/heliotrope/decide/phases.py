@@ -21,7 +21,7 @@ prefiller that can keep the promise and the fastest one, if it is better than pr
 most `MAX_PAIRS` in all. Limits of the policy hold for both sides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,13 +134,16 @@ def with_pairs(
     """
     from heliotrope.decide import phase_kernel as k
 
-    usable = _usable(candidates, prefillers, policy, now_unix_s, standing, prefill_standing)
+    if not len(candidates) or not len(prefillers):
+        return candidates
+    grids = _grids(candidates, prefillers, now_unix_s)
+    usable = _usable(candidates, prefillers, policy, grids, standing, prefill_standing)
     if not usable.any():
         return candidates
     n = candidates.endpoint_count
     every, there = _alone(candidates, request), _alone(prefillers, request)
     here = every[:, :n]
-    weights = _weights(candidates, now_unix_s), _weights(prefillers, now_unix_s)
+    weights = _weights(candidates, grids), _weights(prefillers, grids)
     both = np.isfinite(weights[0][:n]).all() and np.isfinite(weights[1]).all()
     here[k.WEIGHT], there[k.WEIGHT] = (weights[0][:n], weights[1]) if both else (1.0, 1.0)
     partners, bounds = np.empty((2, n), dtype=np.intp), np.full((2, n), np.inf)
@@ -220,25 +223,49 @@ def _alone(candidates: Candidates, request: RequestProfile) -> FloatMatrix:
     return result
 
 
-def _weights(candidates: Candidates, now_unix_s: float) -> FloatColumn:
-    """PUE · CI of every row; NaN where the region or a fresh signal is unknown."""
-    views = [candidates.region_views.get(name) for name in candidates.region_names]
-    values = [float("nan") if view is None else _weight(view, now_unix_s) for view in views]
-    column: FloatColumn = np.array([*values, float("nan")])[candidates.region_codes]
-    return column
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """What a region's electricity costs the climate."""
+
+    weight: float
+    """PUE · CI; NaN where no fresh signal is known."""
+    kind: tuple[str, str] | None
+    """What CI means; None where it is unknown."""
 
 
-def _weight(view: RegionView, now_unix_s: float) -> float:
+_UNKNOWN_GRID = _Grid(float("nan"), None)
+
+
+def _grids(candidates: Candidates, prefillers: Candidates, now_unix_s: float) -> dict[str | None, _Grid]:
+    """Of every region of either, and of the unknown one."""
+    grids: dict[str | None, _Grid] = {None: _UNKNOWN_GRID}
+    for each in (candidates, prefillers):
+        for name in each.region_names:
+            if name not in grids:
+                view = each.region_views.get(name)
+                grids[name] = _UNKNOWN_GRID if view is None else _grid(view, now_unix_s)
+    return grids
+
+
+def _grid(view: RegionView, now_unix_s: float) -> _Grid:
     reading = view.signal.reading
-    fresh = reading is not None and view.signal.freshness(now_unix_s) is Freshness.FRESH
-    return view.pue * reading.intensity_g_per_kwh if fresh and reading is not None else float("nan")
+    if reading is None or view.signal.freshness(now_unix_s) is not Freshness.FRESH:
+        return _UNKNOWN_GRID
+    return _Grid(view.pue * reading.intensity_g_per_kwh, (reading.signal_type.value, reading.emission_factor.value))
+
+
+def _weights(candidates: Candidates, grids: Mapping[str | None, _Grid]) -> FloatColumn:
+    # Code -1 takes the last one.
+    values = [grids[name].weight for name in (*candidates.region_names, None)]
+    column: FloatColumn = np.array(values)[candidates.region_codes]
+    return column
 
 
 def _usable(
     candidates: Candidates,
     prefillers: Candidates,
     policy: DecisionPolicy,
-    now_unix_s: float,
+    grids: Mapping[str | None, _Grid],
     standing: Standing,
     prefill_standing: Standing,
 ) -> BoolColumn:
@@ -247,13 +274,12 @@ def _usable(
     A prefiller's grid must be known as well as the decoders', in a signal of the same type: an unknown one would take
     carbon out of the whole decision (`heliotrope.decide.decision.carbon_unusable`).
     """
-    kinds = {_kind(candidates, name, now_unix_s) for name in _regions(candidates)}
+    named = candidates.region_names
+    kinds = {grids[name].kind for name in ((*named, None) if candidates.region_codes.min() < 0 else named)}
     at_limit = regions_at_limit(standing.region_counts, policy.largest_region_share)
     allowed = policy.allowed_regions
     good = [
-        (allowed is None or name in allowed)
-        and name not in at_limit
-        and (None in kinds or _kind(prefillers, name, now_unix_s) in kinds)
+        (allowed is None or name in allowed) and name not in at_limit and (None in kinds or grids[name].kind in kinds)
         for name in (*prefillers.region_names, None)
     ]
     usable: BoolColumn = np.array(good, dtype=np.bool_)[prefillers.region_codes]
@@ -261,16 +287,3 @@ def _usable(
         power = policy.power
         usable &= enough_power(prefillers, prefill_standing, power.least_watts, avoid_throttled=power.avoid_throttled)
     return usable
-
-
-def _regions(candidates: Candidates) -> tuple[str | None, ...]:
-    return (*candidates.region_names, None) if (candidates.region_codes < 0).any() else candidates.region_names
-
-
-def _kind(candidates: Candidates, name: str | None, now_unix_s: float) -> tuple[str, str] | None:
-    """What the region's intensity means; None where there is no fresh one."""
-    view = None if name is None else candidates.region_views.get(name)
-    reading = None if view is None else view.signal.reading
-    if view is None or reading is None or view.signal.freshness(now_unix_s) is not Freshness.FRESH:
-        return None
-    return reading.signal_type.value, reading.emission_factor.value
