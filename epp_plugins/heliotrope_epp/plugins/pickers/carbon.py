@@ -107,7 +107,7 @@ class CarbonPicker:
         )
         profile = request_profile(request)
         if prefillers is not None:
-            candidates = self._with_pairs(profile, options, candidates, prefillers, policy, now_unix_s, standing)
+            candidates = self._with_pairs(profile, options, fixed, candidates, prefillers, policy, now_unix_s, standing)
         decision = decide(
             profile,
             candidates,
@@ -126,17 +126,18 @@ class CarbonPicker:
         self,
         profile: RequestProfile,
         options: Options,
+        decode: FixedColumns,
         candidates: Candidates,
         prefillers: Prefillers,
         policy: DecisionPolicy,
         now_unix_s: float,
         standing: Standing,
     ) -> Candidates:
-        pool = self._pair_pools.of(options.states, prefillers.options.states)
-        if pool is None:
-            return candidates
         others = prefillers.options
         fixed = self._prefill_fixed.of(others)
+        pool = self._pair_pools.of(options.states, others.states, (decode, fixed))
+        if pool is None:
+            return candidates
         alone = candidates_of(others, np.zeros(len(others)), candidates.region_views, fixed)
         return with_pairs(
             candidates,

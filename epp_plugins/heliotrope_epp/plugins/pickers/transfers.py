@@ -10,6 +10,7 @@ from heliotrope.engine.model import EngineModel
 from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.kv_labels import offload_tier, place_of, takes_part
+from heliotrope_epp.plugins.pickers.fixed import FixedColumns
 
 
 class KvPoolCache:
@@ -45,17 +46,23 @@ class PairPoolCache:
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._decode: tuple[object, ...] = ()
-        self._prefill: tuple[object, ...] = ()
+        self._columns: tuple[object, object] | None = None
         self._pool: PairPool | None = None
 
-    def of(self, decode: Sequence[EndpointState], prefill: Sequence[EndpointState]) -> PairPool | None:
-        """Of these endpoints, in their orders; None where no two of them make a pair."""
-        readers, writers = _identity(decode), _identity(prefill)
-        if not (_same(readers, self._decode) and _same(writers, self._prefill)):
-            self._decode, self._prefill = readers, writers
+    def of(
+        self,
+        decode: Sequence[EndpointState],
+        prefill: Sequence[EndpointState],
+        columns: tuple[FixedColumns, FixedColumns],
+    ) -> PairPool | None:
+        """Of these endpoints, in their orders; None where no two of them make a pair.
+
+        `columns` are their fixed columns: the same objects as long as nothing has changed.
+        """
+        last = self._columns
+        if last is None or columns[0] is not last[0] or columns[1] is not last[1]:
             pool = pair_pool(_described(decode), _described(prefill), self._links)
-            self._pool = pool if pool.possible else None
+            self._columns, self._pool = columns, pool if pool.possible else None
         return self._pool
 
     def partners(self, decode: Sequence[EndpointState], prefiller: EndpointState, rows: Sequence[int]) -> list[int]:
@@ -63,11 +70,6 @@ class PairPoolCache:
         states = [decode[i] for i in rows]
         planes = pair_pool(_described(states), _described([prefiller]), self._links).planes
         return [i for i, latency in zip(rows, planes[0, :, 0].tolist(), strict=True) if latency == latency]  # NaN: none
-
-
-def _identity(states: Sequence[EndpointState]) -> tuple[object, ...]:
-    # Both are replaced when the resources change and never altered, so identity tells.
-    return (*[state.endpoint for state in states], *[state.traits for state in states])
 
 
 def _described(states: Sequence[EndpointState]) -> list[tuple[str, EngineModel | None, Place]]:
