@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -16,9 +16,11 @@ from heliotrope.engine import profiles
 from heliotrope_sim.demo.client import LoadGenerator, RequestResult
 from heliotrope_sim.demo.conservation import Conservation, conservation, counters, picker_state
 from heliotrope_sim.demo.fleet import (
+    PickerPorts,
     RunningEngine,
     start_engines,
     start_picker,
+    write_endpoints,
     write_regions,
     write_resources,
 )
@@ -31,8 +33,11 @@ from heliotrope_sim.demo.scenario import Scenario
 from heliotrope_sim.gateway.config import DESTINATION_HEADER, GatewayConfig
 from heliotrope_sim.gateway.process import Gateway
 
+A = TypeVar("A")
+B = TypeVar("B")
 SETUP_SECONDS = 3.0
 LEAD_SECONDS = 1.0
+KNOWN_SECONDS = 60.0
 NO_PICKER = "127.0.0.1:1"
 REFRESH_SECONDS = 0.5
 SETTLING_SECONDS = 15.0
@@ -122,23 +127,23 @@ async def run_arm(
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         wall_start = time.time() + SETUP_SECONDS
-        fleet, engines = await start_engines(scenario, folder)
-        stack.push_async_callback(fleet.stop)
         resources = folder / "resources"
-        write_resources(scenario, engines, resources, wall_start, arm.without or Lever.NOTHING)
+        write_resources(scenario, (), resources, wall_start, arm.without or Lever.NOTHING)
         admin_url = ""
         picker_address = NO_PICKER
+        # Both take seconds to start, so they do it at once; the picker learns afterwards where the engines are.
+        engines, ports = await _both(_engines(stack, scenario, folder), _picker(stack, arm, folder, resources))
         before = await counters(engines)
-        if arm.name is ArmName.HELIOTROPE:
-            picker, ports = await start_picker(folder, resources)
-            stack.push_async_callback(picker.stop)
+        write_endpoints(engines, resources)
+        if ports is not None:
             admin_url, picker_address = f"http://127.0.0.1:{ports.admin}", f"127.0.0.1:{ports.grpc}"
         gateway = await Gateway.start(
             GatewayConfig(pickers=(picker_address,), baseline=True), directory=folder / "envoy"
         )
         stack.push_async_callback(gateway.stop)
-        if arm.name is ArmName.HELIOTROPE:
+        if ports is not None:
             await gateway.wait_for_pickers()
+            await _knows(admin_url, engines)
         if wall_start < time.time() + LEAD_SECONDS:
             wall_start = time.time() + LEAD_SECONDS + 0.5
             write_regions(scenario, resources, wall_start)
@@ -162,6 +167,40 @@ async def run_arm(
             regions = {engine.name: engine.region for engine in engines}
             state.joules = request_joules(state.results, regions, state.decisions, await true_joules(engines))
         return state
+
+
+async def _both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+    """Wait until both have ended, and raise the first error only then, so that nothing is left half started."""
+    one, two = await asyncio.gather(first, second, return_exceptions=True)
+    for result in (one, two):
+        if isinstance(result, BaseException):
+            raise result
+    return one, two  # type: ignore[return-value]
+
+
+async def _engines(stack: AsyncExitStack, scenario: Scenario, folder: Path) -> list[RunningEngine]:
+    fleet, engines = await start_engines(scenario, folder)
+    stack.push_async_callback(fleet.stop)
+    return engines
+
+
+async def _picker(stack: AsyncExitStack, arm: Arm, folder: Path, resources: Path) -> PickerPorts | None:
+    if arm.name is not ArmName.HELIOTROPE:
+        return None
+    # No gateway looks elsewhere when the arm has ended.
+    picker, ports = await start_picker(folder, resources, "--drain-seconds=0")
+    stack.push_async_callback(picker.stop)
+    return ports
+
+
+async def _knows(admin_url: str, engines: Sequence[RunningEngine]) -> None:
+    """Wait until the picker has read every engine's metrics."""
+    async with asyncio.timeout(KNOWN_SECONDS):
+        while True:
+            endpoints = (await picker_state(admin_url))["endpoints"]
+            if len(endpoints) == len(engines) and all(row["running"] is not None for row in endpoints):
+                return
+            await asyncio.sleep(0.05)
 
 
 async def _play(

@@ -86,10 +86,15 @@ def write_resources(
 ) -> None:
     """Write the folder that the picker watches: endpoints, regions, policy (without a lever) and variants."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "endpoints.yaml", [{"endpoints": [_endpoint(engine) for engine in engines]}])
+    write_endpoints(engines, folder)
     write_regions(scenario, folder, wall_start_unix_s)
     _write(folder / "policy.yaml", [_policy(scenario, without)])
     _write(folder / "variants.yaml", [_variant(scenario, region.name) for region in scenario.regions])
+
+
+def write_endpoints(engines: Sequence[RunningEngine], folder: Path) -> None:
+    """(Re)write where the engines are."""
+    _write(folder / "endpoints.yaml", [{"endpoints": [_endpoint(engine) for engine in engines]}])
 
 
 def write_regions(scenario: Scenario, folder: Path, wall_start_unix_s: float) -> None:

@@ -40,8 +40,10 @@ class Talks:
     trace: str = "mooncake-fast25/conversation_chains.csv"
     least_turns: int = 3
     """In the trace; shorter ones are left out."""
-    token_scale: float = 0.25
-    """Demo tokens per token of the trace, in prompts and answers."""
+    prompt_scale: float = 0.25
+    """The demo's tokens per token of the trace, in prompts."""
+    answer_scale: float = 0.25
+    """The same in answers."""
     longest_prompt_tokens: int = 4_000
     """After scaling; where a prompt would get longer, the conversation ends."""
     pause_scale: float = 0.01
@@ -61,10 +63,10 @@ class Scenario:
     """Batch limit of each engine; small, so that two cores can emulate nine loaded engines."""
     load: float = 0.55
     """Offered requests over what the fleet can complete."""
-    arrival_seconds: float = 22.0
+    arrival_seconds: float = 20.0
     ramp_seconds: float = 6.0
     """Until then the fleet fills up; mean batches are taken between here and the last arrival."""
-    drain_seconds: float = 13.0
+    drain_seconds: float = 12.0
     """Time after the last arrival in which everything must have ended; energy counts until then in every arm."""
     ttft_slo_seconds: float = 1.0
     tpot_slo_seconds: float = 0.1
@@ -72,7 +74,7 @@ class Scenario:
     series_hours: float = 24.0
     stream_share: float = 0.5
     trace: str = "azure-llm-2023/conv_first_20min.csv"
-    trace_skip: int = 2_500
+    trace_skip: int = 3_200
     talks: Talks = Talks()
     seed: int = 7
     model: str = "meta-llama/Llama-3.1-70B-Instruct"

@@ -34,8 +34,8 @@ def shortened(conversations: Sequence[Conversation], talks: Talks) -> list[Conve
         turns = tuple(
             Turn(
                 min(t.gap_seconds * talks.pause_scale, talks.longest_pause_seconds),
-                max(round(t.new_tokens * talks.token_scale), 1),
-                max(round(t.output_tokens * talks.token_scale), 1),
+                max(round(t.new_tokens * talks.prompt_scale), 1),
+                max(round(t.output_tokens * talks.answer_scale), 1),
             )
             for t in each.turns
         )
@@ -48,7 +48,7 @@ def shortened(conversations: Sequence[Conversation], talks: Talks) -> list[Conve
 
 def system_tokens(talks: Talks) -> int:
     """Length of the system prompt, which all conversations of the trace share."""
-    return round(BLOCK_TOKENS * talks.token_scale)
+    return round(BLOCK_TOKENS * talks.prompt_scale)
 
 
 def as_requests(conversations: Sequence[Conversation]) -> list[TraceRequest]:
