@@ -49,7 +49,7 @@ def candidate_table(decision: CarbonDecision) -> Table:
         table.add_column("learned")
     table.add_column("why", overflow="fold")
     for c in ranked(decision):
-        cells = [shown(c.endpoint), shown(c.region or UNKNOWN)]
+        cells = [_phases(c.prefill_endpoint, c.endpoint), _phases(c.prefill_region, c.region or UNKNOWN)]
         if with_action:
             cells.append(shown(c.kv_action or UNKNOWN))
         cells += [
@@ -67,6 +67,11 @@ def candidate_table(decision: CarbonDecision) -> Table:
         cells.append(why_lost(c, decision))
         table.add_row(*map(Text, cells), style="bold" if c.chosen else None)
     return table
+
+
+def _phases(prefill: str | None, decode: str) -> str:
+    """Where a plan prefills and decodes; one name where that is the same."""
+    return shown(decode) if prefill in (None, decode) else f"{shown(prefill or UNKNOWN)} → {shown(decode)}"
 
 
 def region_table(decision: CarbonDecision) -> Table:

@@ -28,7 +28,7 @@ def explanation(decision: "Decision") -> dict[str, Any]:
     """The document of one decision."""
     request, policy, candidates = decision.request, decision.policy, decision.candidates
     shown = _shown(decision)
-    regions = {candidates.regions[i] for i in shown}
+    regions = {where for i in shown for where in (candidates.regions[i], candidates.prefill_region(i))}
     return {
         "version": VERSION,
         "time_unix_s": decision.now_unix_s,

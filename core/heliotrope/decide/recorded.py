@@ -29,6 +29,9 @@ class Candidate(_Part):
 
     endpoint: str
     region: str | None = None
+    prefill_endpoint: str | None = None
+    """Where the prompt is prefilled; None: nobody said, so at the endpoint."""
+    prefill_region: str | None = None
     chosen: bool = False
     within_constraints: bool | None = None
     lost_because: str | None = None
@@ -45,6 +48,7 @@ class Candidate(_Part):
     energy_relative_error: Number = None
     incremental_joules: Number = None
     attributed_joules: Number = None
+    prefiller_joules: Number = None
     intensity_g_per_kwh: Number = None
     grams_co2e: Number = None
     water_liters: Number = None
