@@ -70,6 +70,7 @@ bench: $(STAMP) ## Measure the picker and its models; results in build/bench/
 	@$(RUN) python bench/picker.py
 	@$(RUN) python bench/predict.py
 	@$(RUN) python bench/sessions.py
+	@$(RUN) python bench/quality.py
 
 .PHONY: clean
 clean: ## Remove build/ and .venv (the cache of built programs stays)

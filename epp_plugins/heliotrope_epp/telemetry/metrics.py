@@ -99,7 +99,10 @@ class Metrics:
             "heliotrope_decision_seconds", "Wall time of one decision.", buckets=DECISION_BUCKETS, registry=registry
         )
         self._joules = Counter(
-            "heliotrope_estimated_joules", "Estimated IT energy of routed requests.", ["region"], registry=registry
+            "heliotrope_estimated_joules",
+            "Estimated IT energy of routed requests, with the picker's own where it predicted quality for them.",
+            ["region"],
+            registry=registry,
         )
         self._grams = Counter(
             "heliotrope_estimated_grams_co2e",
@@ -159,7 +162,8 @@ class Metrics:
         self._transfer_joules.labels(region or UNKNOWN).inc(float(decision.candidates.transfer_joules[row]))
         joules, grams = decision.estimates.energy_joules[row], decision.estimates.grams_co2e[row]
         if np.isfinite(joules):
-            self._joules.labels(region or UNKNOWN).inc(float(joules))
+            router = 0.0 if result.models is None else result.models.prediction.router_joules
+            self._joules.labels(region or UNKNOWN).inc(float(joules) + router)
         if np.isfinite(grams):
             self._grams.labels(region or UNKNOWN).inc(float(grams))
 

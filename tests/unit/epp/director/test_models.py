@@ -57,6 +57,10 @@ def test_a_good_enough_smaller_model_answers_and_the_client_sees_it() -> None:
     assert models["router_joules"] > 0.0
     assert value(bench, "heliotrope_model_choices_total", group="m", model="small", effort="", downgraded="true") == 1.0
     assert value(bench, "heliotrope_model_router_joules_total") == models["router_joules"]
+    candidates = (bench.log.get("r-1") or {})["carbon_decision"]["candidates"]
+    (joules,) = [each["energy_joules"] for each in candidates if each["chosen"]]
+    charged = value(bench, "heliotrope_estimated_joules_total", region="clean")
+    assert charged == pytest.approx(joules + models["router_joules"], rel=1e-12)
 
 
 def test_below_the_floor_only_the_large_model_answers_with_the_body_untouched() -> None:
@@ -89,13 +93,14 @@ def test_without_the_opt_in_nothing_changes(changes: dict[str, Any]) -> None:
 
 
 def test_under_advise_the_choice_is_shown_and_nothing_is_changed() -> None:
-    bench = serving(Bench(policy=policy(rules(), enforce=False)))
-    plain = serving(Bench(policy=policy(enforce=False))).send(Gateway(chat()))
+    bench = serving(Bench(policy=policy(rules(small=0.1), enforce=False)))
     answer = bench.send(Gateway(chat()))
-    assert (answer.routed_to, answer.sent_body, answer.response_headers) == (plain.routed_to, None, ())
-    models = (bench.log.get("r-1") or {})["scheduling"]["models"]
+    assert (answer.sent_body, answer.response_headers) == (None, ())
+    scheduling = (bench.log.get("r-1") or {})["scheduling"]
+    assert len(scheduling["profiles"][0]["candidates"]) == 2  # the small model's endpoint as well
+    models = scheduling["models"]
     assert (models["applied"], models["chosen"]) == (False, None)
-    assert [each["allowed"] for each in models["models"]] == [True, True]
+    assert [each["allowed"] for each in models["models"]] == [True, False]
 
 
 def test_held_out_requests_keep_the_default() -> None:
