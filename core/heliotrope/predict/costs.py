@@ -50,11 +50,11 @@ NO_COSTS = Costs()
 
 def kinds_of(rows: Matrix) -> Matrix:
     """What tells hardware apart in each row of a request, shape (n, `KIND_FEATURES`)."""
-    kinds = rows[:, _COLUMNS]
-    clocks = kinds[:, -1]
-    np.multiply(np.round(clocks / CLOCK_STEP_MHZ), CLOCK_STEP_MHZ, out=clocks)
-    np.copyto(kinds, UNKNOWN, where=np.isnan(kinds))
-    return np.ascontiguousarray(kinds)
+    from heliotrope.predict.classes import write_kinds
+
+    kinds = np.empty((len(rows), len(_COLUMNS)))
+    write_kinds(rows, _COLUMNS, CLOCK_STEP_MHZ, UNKNOWN, kinds)
+    return kinds
 
 
 def fit_costs(target: Target, rows: Matrix, labels: FloatColumn) -> Costs:

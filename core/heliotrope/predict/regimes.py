@@ -9,17 +9,11 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from heliotrope.predict.features import FEATURES, FloatColumn, Matrix, column_of
+from heliotrope.predict.features import FloatColumn, Matrix
 from heliotrope.predict.targets import REQUESTS, Table
 
 AROUND_FROM = 0.7
 ABOVE_FROM = 1.0
-
-_RUNNING = column_of("running", FEATURES)
-_WAITING = column_of("waiting", FEATURES)
-_KV_USE = column_of("kv_use", FEATURES)
-_DUTY = column_of("prefill_duty", FEATURES)
-_MAX_NUM_SEQS = column_of("max_num_seqs", FEATURES)
 
 
 class Regime(IntEnum):
@@ -33,16 +27,19 @@ class Regime(IntEnum):
 
 def load_of(rows: Matrix) -> FloatColumn:
     """The load of each request's row, 1.0 where slots or KV space are just used up; NaN where nothing is known."""
-    columns = rows.T
-    slots = (columns[_RUNNING] + columns[_WAITING] + 1.0) / columns[_MAX_NUM_SEQS]
-    load: FloatColumn = np.fmax(np.fmax(slots, columns[_KV_USE]), columns[_DUTY])
-    return load
+    from heliotrope.predict.classes import write_loads
+
+    loads = np.empty(len(rows))
+    write_loads(rows, loads)
+    return loads
 
 
 def regimes_of(rows: Matrix, table: Table = REQUESTS) -> NDArray[np.int64]:
     """The `Regime` of each row. Steps have one: their energy does not queue."""
     if table is not REQUESTS:
         return np.full(len(rows), int(Regime.BELOW), dtype=np.int64)
-    load = load_of(rows)
-    regimes: NDArray[np.int64] = (~np.isnan(load)).astype(np.int64) + (load >= AROUND_FROM) + (load > ABOVE_FROM)
+    from heliotrope.predict.classes import write_regimes
+
+    regimes = np.empty(len(rows), dtype=np.int64)
+    write_regimes(rows, AROUND_FROM, ABOVE_FROM, regimes)
     return regimes
