@@ -134,7 +134,7 @@ def with_pairs(
     """
     from heliotrope.decide import phase_kernel as k
 
-    if not len(candidates) or not len(prefillers):
+    if request.prompt_tokens < LEAST_TOKENS or not len(candidates) or not len(prefillers):
         return candidates
     grids = _grids(candidates, prefillers, now_unix_s)
     usable = _usable(candidates, prefillers, policy, grids, standing, prefill_standing)
@@ -259,6 +259,19 @@ def _weights(candidates: Candidates, grids: Mapping[str | None, _Grid]) -> Float
     values = [grids[name].weight for name in (*candidates.region_names, None)]
     column: FloatColumn = np.array(values)[candidates.region_codes]
     return column
+
+
+def usable_helpers(
+    candidates: Candidates,
+    helpers: Candidates,
+    policy: DecisionPolicy,
+    now_unix_s: float,
+    standing: Standing = UNKNOWN_STANDING,
+    helper_standing: Standing = UNKNOWN_STANDING,
+) -> BoolColumn:
+    """Which endpoints the policy allows to do a phase of a request for the candidates: prefillers, encoders."""
+    grids = _grids(candidates, helpers, now_unix_s)
+    return _usable(candidates, helpers, policy, grids, standing, helper_standing)
 
 
 def _usable(

@@ -17,7 +17,7 @@ from heliotrope.carbon.arms import Arm
 from heliotrope.carbon.footprint import embodied_grams, hardware_cost
 from heliotrope.carbon.signal import SignalType
 from heliotrope.decide import phase_kernel
-from heliotrope.decide.candidates import Candidates
+from heliotrope.decide.candidates import Candidates, RegionView
 from heliotrope.decide.decision import Decision, Outcome, decide
 from heliotrope.decide.estimate import estimate
 from heliotrope.decide.holdout import Assignment
@@ -358,11 +358,11 @@ def test_limits_hold_for_prefillers(policy: DecisionPolicy) -> None:
         region("a", 20.0, kind=SignalType.MARGINAL),
     ],
 )
-def test_a_prefiller_whose_grid_is_not_known_alike_leaves_carbon_in(view: object) -> None:
+def test_a_prefiller_whose_grid_is_not_known_alike_leaves_carbon_in(view: RegionView) -> None:
     views = {**THREE, "a": view}
     decode = replace(busy(), region_views=views)
     prefill = replace(idle(["a"]), region_views=views)
-    wider = paired(decode, prefill)  # type: ignore[arg-type]
+    wider = paired(decode, prefill)
     assert wider.pairs is None
     assert not decide(LONG, wider, POLICY, NOW).dropped_terms
 
