@@ -16,21 +16,11 @@ import numpy as np
 
 from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
 from heliotrope.decide.columns import Columns
-from heliotrope.predict.features import Matrix, column_of
+from heliotrope.predict.features import Matrix
 from heliotrope.predict.targets import Target
 
 if TYPE_CHECKING:  # its compiled walk takes a second to import, which whoever has no models need not wait for
     from heliotrope.predict.models import LearnedModels
-
-_RUNNING = column_of("running")
-_BATCH = column_of("batch")
-_KV_TOKENS = column_of("kv_tokens")
-_KV_USE = column_of("kv_use")
-_KV_CAPACITY = column_of("kv_capacity_tokens")
-_ANALYTIC_JOULES = column_of("analytic_request_joules")
-_NOT_WAITING = [
-    column_of(name) for name in ("waiting", "waiting_tokens", "oldest_waiting_seconds", "prefill_tokens_in_flight")
-]
 
 
 def apply_models(
@@ -100,16 +90,8 @@ def _energy(
 
 def _consolidated(features: Matrix, columns: Columns) -> Matrix:
     """The same rows with each endpoint at the batch at which energy is shared, and nobody waiting."""
-    rows = features.copy()
-    view = rows.T
-    view[_RUNNING] = columns.batch - 1.0
-    view[_BATCH] = columns.batch
-    # Each sequence holds as much as those there hold on average; where none runs, what this one brings.
-    running, kv_tokens = features.T[_RUNNING], features.T[_KV_TOKENS]
-    per_sequence = np.divide(kv_tokens, running, out=features.T[0].copy(), where=running > 0.0)
-    view[_KV_TOKENS] = per_sequence * (columns.batch - 1.0)
-    np.divide(view[_KV_TOKENS], view[_KV_CAPACITY], out=view[_KV_USE])
-    view[_ANALYTIC_JOULES] = columns.energy
-    for column in _NOT_WAITING:
-        view[column] = np.where(np.isnan(view[column]), np.nan, 0.0)
+    from heliotrope.decide.consolidated import write_consolidated
+
+    rows = np.empty_like(features)
+    write_consolidated(features, columns.batch, columns.energy, rows)
     return rows
