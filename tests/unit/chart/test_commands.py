@@ -50,6 +50,21 @@ def listening(found: Object) -> dict[str, int]:
             {"secure_serving": True, "session_gate": Path("/etc/heliotrope/gate/gate")},
         ),
         (
+            {
+                "models": {
+                    "quality": {"configMap": {"name": "quality"}},
+                    "scorerUrl": "http://scorer.llm:8080/score",
+                    "scorerTimeoutMilliseconds": 150,
+                }
+            },
+            {
+                "secure_serving": True,
+                "quality_model": Path("/etc/heliotrope/quality/quality"),
+                "quality_url": "http://scorer.llm:8080/score",
+                "quality_timeout": 0.15,
+            },
+        ),
+        (
             {"energy": {"port": 9400}},
             {"secure_serving": True, "energy_port": 9400, "energy_path": "/metrics"},
         ),
@@ -69,6 +84,7 @@ def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, An
         "health_port": ports["grpc-health"],
         "metrics_port": ports["http-metrics"],
         "max_sessions": 1_000_000,
+        "router_core_watts": 10.0,
         "learn": True,
         "state_dir": Path(mounts["learned"]),
         "meter": True,

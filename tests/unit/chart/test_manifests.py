@@ -209,6 +209,23 @@ def test_pickers_take_a_gate_of_sessions_from_a_volume(chart: Chart) -> None:
     assert spec({"max": 0, "gate": gate})[0] == ["--max-sessions=0"]
 
 
+def test_pickers_take_a_predictor_of_quality_from_a_volume(chart: Chart) -> None:
+    def spec(models: dict[str, Any]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+        found = pod(chart.objects(POOL | {"picker": {"models": models}}), "heliotrope-picker")
+        only = found["containers"][0]
+        mounts = {mount["name"]: mount for mount in only["volumeMounts"]}
+        words = [each for each in only["args"] if "--quality" in each]
+        return words, mounts, {volume["name"]: volume for volume in found["volumes"]}
+
+    words, mounts, volumes = spec({})
+    assert words == []
+    assert "quality" not in mounts | volumes
+    volume = {"configMap": {"name": "quality"}}
+    words, mounts, volumes = spec({"quality": volume})
+    assert words == [f"--quality-model={mounts['quality']['mountPath']}/quality"]
+    assert volumes["quality"] == {"name": "quality"} | volume
+
+
 def test_pickers_meter_energy_at_nodes_exporters(chart: Chart) -> None:
     def words(values: dict[str, Any]) -> tuple[list[str], list[dict[str, Any]]]:
         objects = chart.objects(POOL | values)
