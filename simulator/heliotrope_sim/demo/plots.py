@@ -1,8 +1,9 @@
 """The report's figures, each as one SVG text."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -105,6 +106,27 @@ def joules_per_request(rows: Sequence[RequestJoules], scenario: Scenario) -> str
         _scatter(left, rows, scenario, lambda r: (r.attributed, r.estimated), measured, "estimated by the decision, J")
         _scatter(right, rows, scenario, lambda r: (r.true, r.attributed), "true in the emulated engine, J", measured)
         left.legend(loc="upper left")
+        return _svg(figure)
+
+
+def levers(ablations: Mapping[str, Any]) -> str:
+    """Grams and kilojoules lost without each lever; grey: no more than two equal runs differ by."""
+    entries = list(ablations["levers"].values())[::-1]
+    again = ablations["run_to_run"]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9, 0.7 + 0.45 * len(entries)), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        for axis, key, noise, unit, label in (
+            (axes[0], "grams_lost", "grams_difference", 1.0, "gCO2e lost without it"),
+            (axes[1], "joules_lost", "joules_difference", 1000.0, "kJ lost without it"),
+        ):
+            if again is not None:
+                width = again[noise] / unit
+                axis.axvspan(-width, width, color="#8a8f98", alpha=0.25, linewidth=0)
+            axis.barh([e["title"] for e in entries], [e[key] / unit for e in entries], color="#c9721b", height=0.6)
+            axis.axvline(0.0, color="#444", linewidth=0.8)
+            axis.grid(visible=False, axis="y")
+            axis.set_xlabel(label)
         return _svg(figure)
 
 

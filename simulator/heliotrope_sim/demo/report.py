@@ -49,8 +49,8 @@ def html(played: Sequence[ArmState], scenario: Scenario, result: Mapping[str, An
             f'<p class="lead"><span class="big">{1 - ratio:.0%}</span> less CO2e than round robin on the same requests '
             f"({result['arms']['heliotrope']['grams_co2e']:.1f} g against "
             f"{result['arms']['round_robin']['grams_co2e']:.1f} g), with "
-            f"{result['arms']['heliotrope']['slo_violations']} SLO violations against "
-            f"{result['arms']['round_robin']['slo_violations']}. The saving is "
+            f"{result['arms']['heliotrope']['slo_violations']} against "
+            f"{result['arms']['round_robin']['slo_violations']} SLO violations. The saving is "
             f"{escape(result['accounting']['savings'])}.</p>"
         )
     parts = [
@@ -130,7 +130,8 @@ def _levers(ablations: Mapping[str, Any]) -> str:
         "How far two equal runs differ was not measured."
         if again is None
         else f"Two runs of the whole policy differed by {again['grams_difference']:.1f} g and "
-        f"{again['joules_difference'] / 1000:,.0f} kJ; what is lost without a lever means nothing below that."
+        f"{again['joules_difference'] / 1000:,.0f} kJ; what is lost without a lever means nothing below that "
+        "(grey in the plot)."
     )
     return (
         "<h2>What each lever is worth</h2><p>Heliotrope once more for each lever, on the same requests, with a policy "
@@ -138,6 +139,7 @@ def _levers(ablations: Mapping[str, Any]) -> str:
         f"all of them; the whole saving against round robin is {ablations['grams_saved']:,.1f} g and "
         f"{ablations['joules_saved'] / 1000:,.0f} kJ.</p>"
         + _table(head, rows)
+        + (plots.levers(ablations) if ablations["levers"] else "")
         + f'<p class="note">{escape(ablations["caveat"])} {escape(noise)}</p>'
     )
 
