@@ -232,7 +232,6 @@ class Pipeline:
         options = self._options(request, states, now_s, policy)
         steering = None if policy is None else _Steering(policy, assignment, self.memory, now_s)
         handler = self._scheduling.handler
-        enforced = policy is not None and policy.enforce
         prefillers = None if self._prefill is None else _prefillers(self._prefill, steering, request, options, timer)
         results = {
             name: _run(self._profiles[name], steering, request, options, now_unix_s, timer, prefillers)
@@ -241,9 +240,9 @@ class Pipeline:
         if prefillers is not None:
             _show_prefiller(results, prefillers)
         elif self._prefill is not None and isinstance(handler, DisaggregatingHandler):
-            one_model = models is not None and enforced
-            _split(results, handler, self._prefill, steering, request, options, now_unix_s, timer, one_model=one_model)
+            _split(results, handler, self._prefill, steering, request, options, now_unix_s, timer)
         primary = handler.primary({name: result.pick for name, result in results.items()})
+        enforced = policy is not None and policy.enforce
         return ScheduleResult(primary, results, enforced=enforced, assignment=assignment, models=models)
 
     @property
@@ -407,20 +406,12 @@ def _split(
     options: Options,
     now_unix_s: float,
     timer: Callable[[], float],
-    *,
-    one_model: bool,
 ) -> None:
-    """Choose a prefiller as llm-d does, if the handler wants one: by the profile for prefill.
-
-    `one_model`: several models may answer, so that it must serve the one that is decoded.
-    """
+    """Choose a prefiller as llm-d does, if the handler wants one: by the profile for prefill."""
     decode = results.get(handler.decode_profile)
     if decode is None or not decode.pick.options or not handler.prefills_elsewhere(request, decode.pick.options[0]):
         return
     carbon = profile.picker is profile.carbon_picker
-    if one_model:
-        served = served_model(decode.pick.options[0].state)
-        options = options.kept([i for i, state in enumerate(options.states) if served_model(state) == served])
     there = _run(profile, steering if carbon else None, request, options, now_unix_s, timer)
     results[profile.name] = there
     pick = replace(decode.pick, options=(), reason=f"prefill: {there.pick.reason}")
