@@ -7,6 +7,7 @@ prefills, so that an endpoint may stand in several rows.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from heliotrope.cache.action import KvAction
 from heliotrope.carbon.footprint import Embodied as Embodied
 from heliotrope.carbon.signal import CarbonSignal
+
+if TYPE_CHECKING:
+    from heliotrope.decide.encode import Encoding
 
 FloatColumn = NDArray[np.float64]
 FloatMatrix = NDArray[np.float64]
@@ -116,6 +120,8 @@ class Candidates:
     """Of the network and of both ends, for the same blocks."""
     pairs: "PrefillPairs | None" = None
     """What the last rows are, if some are prefill/decode pairs; such a row has the columns of where it decodes."""
+    encoding: "Encoding | None" = None
+    """How images may be encoded; None: the request has none."""
 
     def __len__(self) -> int:
         return len(self.endpoints)

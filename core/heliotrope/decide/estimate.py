@@ -17,6 +17,9 @@ idle clean engine looks an order of magnitude dearer than a busy dirty one and l
 cost are computed from. `incremental_joules` is what the fleet would draw more right now, so it prefers engines that
 are awake anyway; it orders plans that are equally clean.
 
+Images are encoded before the prefill, in place or elsewhere (`heliotrope.decide.encode`); that comes on top, whoever
+estimated the rest.
+
 Of a prefill/decode pair (`heliotrope.decide.phases`) the row says what the decoder takes, for a prompt of which one
 token is left to compute; what the prefiller takes is added, and priced by its own region and hardware. Pairs are
 estimated by the analytic model alone.
@@ -31,6 +34,7 @@ import numpy as np
 from heliotrope.carbon.footprint import embodied_grams, hardware_cost, water_liters
 from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn, FloatMatrix
 from heliotrope.decide.columns import Columns
+from heliotrope.decide.encode_estimate import Encodes, add_encodes
 from heliotrope.decide.learned import apply_models
 from heliotrope.decide.pair_estimate import Prices, add_prefills, occupied_seconds, price_by_side
 from heliotrope.decide.policy import DecisionPolicy
@@ -79,6 +83,8 @@ class Estimates:
     """For which candidates a learned model gave the estimate."""
     prefiller_joules: FloatColumn | None = None
     """The part of `energy_joules` that is drawn where a pair prefills, 0 for other plans; None: there are no pairs."""
+    encodes: Encodes | None = None
+    """How each plan encodes the request's images; None: it has none."""
 
 
 def estimate(
@@ -158,6 +164,21 @@ def estimate(
             longest,
             include_embodied=policy.include_embodied,
         )
+    encodes: Encodes | None = None
+    if candidates.encoding is not None:
+        prices = Prices(intensity, grams, water, cost)
+        encodes = add_encodes(
+            columns,
+            service,
+            prices,
+            candidates,
+            candidates.encoding,
+            request,
+            policy,
+            regions,
+            now_unix_s,
+            longest,
+        )
     return Estimates(
         ttft_seconds=columns.ttft,
         tpot_seconds=columns.tpot,
@@ -178,6 +199,7 @@ def estimate(
         features=features,
         learned=learned,
         prefiller_joules=drawn,
+        encodes=encodes,
     )
 
 

@@ -3,6 +3,7 @@
 Unknown is None, units are in the names, nothing of the prompt is there. `heliotrope.decide.recorded` reads it back.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import FloatColumn, RegionView
 from heliotrope.decide.feasible import INFEASIBLE, tpot_slo_seconds, ttft_slo_seconds
+from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.standing import of_rows
 from heliotrope.predict.targets import Target
 from heliotrope.unknown import finite_or_none
@@ -36,6 +38,7 @@ def explanation(decision: "Decision") -> dict[str, Any]:
         "model": request.model,
         "streaming": request.streaming,
         "prompt_tokens": request.prompt_tokens,
+        "media": _media(request),
         "expected_output_tokens": finite_or_none(request.expected_output_tokens),
         "policy": policy.name,
         "policy_revision": policy.revision,
@@ -83,6 +86,17 @@ def explanation(decision: "Decision") -> dict[str, Any]:
         ],
         "candidates": [_candidate(decision, i) for i in shown],
         "candidates_omitted": len(candidates) - len(shown),
+    }
+
+
+def _media(request: RequestProfile) -> dict[str, Any]:
+    """What the prompt holds beside text, counted; of what is unknown no estimate has any time or joules."""
+    counts = Counter(item.modality.value for item in request.media)
+    return {
+        "count": dict(counts),
+        "tokens": sum(item.tokens or 0 for item in request.media),
+        "assumed": sum(item.assumed for item in request.media),
+        "unknown": sum(item.tokens is None for item in request.media),
     }
 
 
@@ -137,6 +151,10 @@ def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
         "energy_relative_error": finite_or_none(e.energy_relative_error[i]),
         "incremental_joules": finite_or_none(e.incremental_joules[i]),
         "attributed_joules": finite_or_none(e.attributed_joules[i]),
+        "encode_endpoints": None if e.encodes is None else list(e.encodes.endpoints(i)),
+        "encode_seconds": 0.0 if e.encodes is None else finite_or_none(e.encodes.plans[i].seconds),
+        "encode_joules": 0.0 if e.encodes is None else finite_or_none(e.encodes.plans[i].joules),
+        "encode_grams_co2e": 0.0 if e.encodes is None else finite_or_none(e.encodes.grams_co2e[i]),
         "prefiller_joules": 0.0 if e.prefiller_joules is None else finite_or_none(e.prefiller_joules[i]),
         "intensity_g_per_kwh": finite_or_none(e.intensity_g_per_kwh[i]),
         "grams_co2e": finite_or_none(e.grams_co2e[i]),

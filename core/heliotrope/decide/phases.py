@@ -142,7 +142,7 @@ def with_pairs(
         return candidates
     n = candidates.endpoint_count
     every, there = _alone(candidates, request), _alone(prefillers, request)
-    here = every[:, :n]
+    here = np.ascontiguousarray(every[:, :n])  # of one layout, for which the loop is compiled once
     weights = _weights(candidates, grids), _weights(prefillers, grids)
     both = np.isfinite(weights[0][:n]).all() and np.isfinite(weights[1]).all()
     here[k.WEIGHT], there[k.WEIGHT] = (weights[0][:n], weights[1]) if both else (1.0, 1.0)

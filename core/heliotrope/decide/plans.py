@@ -11,7 +11,7 @@ from heliotrope.cache.plans import CacheView, KvPlans, KvPool, own_actions, plan
 from heliotrope.cache.rules import KvRules
 from heliotrope.decide.candidates import Candidates, FloatColumn, PrefillPairs
 
-_OF_POOL = frozenset({"endpoint_count", "region_names", "region_views", "pairs"})
+_OF_POOL = frozenset({"endpoint_count", "region_names", "region_views", "pairs", "encoding"})
 """Fields that are no columns."""
 _MATRICES = ("engine_rows", "hardware_rows")
 _TUPLES = ("endpoints", "regions")
@@ -107,6 +107,7 @@ def widened(
         kv_actions=(*candidates.kv_actions, *actions),
         kv_sources=(*candidates.kv_sources, *sources),
         pairs=pairs,
+        encoding=candidates.encoding,
         **columns,
     )
 

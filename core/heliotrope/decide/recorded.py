@@ -48,6 +48,11 @@ class Candidate(_Part):
     energy_relative_error: Number = None
     incremental_joules: Number = None
     attributed_joules: Number = None
+    encode_endpoints: list[str] | None = None
+    """Where its images are encoded; empty: where it is prefilled; None: it has none."""
+    encode_seconds: Number = None
+    encode_joules: Number = None
+    encode_grams_co2e: Number = None
     prefiller_joules: Number = None
     intensity_g_per_kwh: Number = None
     grams_co2e: Number = None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from heliotrope.media.attachment import Attachment
 from heliotrope.predict.reasoning import UNSAID, Reasoning
 
 
@@ -18,3 +19,5 @@ class RequestProfile:
     """The client's own promise, tighter or looser than the policy's; None: the policy's holds."""
     tpot_slo_seconds: float | None = None
     reasoning: Reasoning = UNSAID
+    media: tuple[Attachment, ...] = ()
+    """What it holds beside text, each once; its tokens are part of the prompt's where they are known."""

@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from heliotrope.media.tokens import VisualTokenRule
 from heliotrope_sim.engine import Encoder, EncoderCosts
 from heliotrope_sim.engine.fixed_point import picojoules
 
@@ -26,6 +27,11 @@ class VisualTokens(BaseModel):
         if not self.patch_pixels**2 <= self.max_pixels or self.min_pixels > self.max_pixels:
             raise ValueError("max_pixels must hold at least one patch and be no less than min_pixels")
         return self
+
+    @property
+    def counted(self) -> VisualTokenRule:
+        """The rule that counts with these numbers."""
+        return VisualTokenRule(**self.model_dump())
 
 
 class EncoderConfig(BaseModel):

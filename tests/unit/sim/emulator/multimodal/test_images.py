@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heliotrope.media import pictures
+from heliotrope.media.tokens import visual_tokens
 from heliotrope_sim.emulator.errors import ApiError
 from heliotrope_sim.emulator.messages import MAX_IMAGES, Message, prompt_of
-from heliotrope_sim.emulator.multimodal import images, pictures
+from heliotrope_sim.emulator.multimodal import images
 from heliotrope_sim.emulator.multimodal.config import EncoderConfig, VisualTokens
 from heliotrope_sim.emulator.tokens import END_OF_IMAGE, START_OF_IMAGE
 
@@ -66,12 +68,12 @@ def test_garbage_never_breaks_anything(data: bytes, head: bytes) -> None:
     ],
 )
 def test_tokens_of_an_image(width: int, height: int, tokens: int) -> None:
-    assert images.visual_tokens(width, height, RULE) == tokens
+    assert visual_tokens(width, height, RULE.counted) == tokens
 
 
 @given(st.integers(1, 20_000), st.integers(1, 20_000))
 def test_an_image_is_never_more_tokens_than_the_limits_allow(width: int, height: int) -> None:
-    tokens = images.visual_tokens(width, height, RULE)
+    tokens = visual_tokens(width, height, RULE.counted)
     # Sides that are far apart are not scaled below one patch.
     assert 1 <= tokens <= max(RULE.max_pixels // 28**2, max(width, height) // 28 + 1)
 
@@ -86,7 +88,7 @@ def test_equal_pictures_are_one_and_others_are_others() -> None:
 
 def test_a_picture_that_would_have_to_be_fetched_has_the_assumed_size() -> None:
     web = images.read({"url": "https://example.com/a.png", "detail": "low"}, RULE)
-    assert web.tokens == images.visual_tokens(1024, 1024, RULE)
+    assert web.tokens == visual_tokens(1024, 1024, RULE.counted)
     assert web.mm_hash != images.read({"url": "https://example.com/b.png"}, RULE).mm_hash
 
 
