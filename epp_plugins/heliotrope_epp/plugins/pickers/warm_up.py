@@ -1,11 +1,15 @@
 """Compiles what decisions need before the first request waits for it (`heliotrope.compiled`)."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from heliotrope.cache.links import Links, Place
 from heliotrope.cache.plans import CacheView, kv_pool, plans_of
 from heliotrope.cache.rules import KvRules
+from heliotrope.decide.candidates import Candidates
 from heliotrope.decide.estimate import estimate
+from heliotrope.decide.phases import pair_pool, with_pairs
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
 from heliotrope.engine.model import EngineModel
@@ -16,11 +20,32 @@ from heliotrope_epp.plugins.pickers.carbon import candidates_of
 
 
 def warm_up(engine: EngineModel) -> None:
-    """Estimate a request at an endpoint that does not exist, and a pull; takes seconds without kept machine code."""
+    """Estimate a request at endpoints that do not exist, a pull and a pair; takes seconds without kept machine code."""
     state = EndpointState(Endpoint("warm-up", "", "", 0), Traits(engine=engine))
     options = Options.at((state,), [0.0], now_s=0.0, stale_after_s=1.0)
     request = RequestProfile("warm-up", engine.model, prompt_tokens=1, expected_output_tokens=1.0, streaming=False)
-    estimate(request, candidates_of(options, np.zeros(1), {}), DecisionPolicy(name="warm-up"), now_unix_s=0.0)
+    alone, policy = candidates_of(options, np.zeros(1), {}), DecisionPolicy(name="warm-up")
+    estimate(request, alone, policy, now_unix_s=0.0)
     zeros, cached = np.zeros(2), np.array([1_024.0, 0.0])
     pool = kv_pool((engine, engine), (Place(node="warm-up"), Place(node="warm-up")), (True, True), Links())
     plans_of(CacheView(cached, cached, zeros, zeros, zeros, zeros, zeros + 1.0), pool, 2_048.0, KvRules())
+    _estimate_pair(alone, engine, replace(request, prompt_tokens=1_024), policy)
+
+
+def _estimate_pair(alone: Candidates, engine: EngineModel, request: RequestProfile, policy: DecisionPolicy) -> None:
+    """The endpoint has a queue, another one has none."""
+    none = np.zeros(1)
+    idle = replace(
+        alone,
+        running=none,
+        waiting=none,
+        waiting_tokens=none,
+        oldest_waiting_seconds=none,
+        kv_tokens=none,
+        prefill_duty=none,
+    )
+    queued = replace(idle, waiting=np.ones(1), waiting_tokens=np.full(1, 8_192.0))
+    here, there = (alone.endpoints[0], engine, Place(node="warm-up")), ("prefiller", engine, Place(node="warm-up"))
+    prefillers = replace(idle, endpoints=("prefiller",))
+    pool = pair_pool((here,), (there,), Links())
+    estimate(request, with_pairs(queued, prefillers, pool, request, policy, 0.0), policy, now_unix_s=0.0)
