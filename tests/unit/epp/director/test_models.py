@@ -11,7 +11,9 @@ from tests.unit.epp.director.test_director import Bench, Gateway, chat
 from heliotrope.decide.candidates import Hardware
 from heliotrope.decide.policy import DecisionPolicy, ServiceClass
 from heliotrope.decide.quality import Group, Level, Lower, Member, ModelRules, Prediction, Predictor
+from heliotrope.decide.recorded import read
 from heliotrope.predict.reasoning import Effort
+from heliotrope_cli.explain_text import sentences
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.transport.interface import Cause, Report
 
@@ -216,3 +218,19 @@ def test_under_advise_nobody_waits_for_a_scorer() -> None:
     answer = serving(Bench(policy=advised, predictors={Predictor.HTTP: predictor})).send(Gateway(chat()))
     assert answer.routed_to is not None
     assert predictor.answers == []
+
+
+def test_the_record_is_explained_in_words() -> None:
+    bench = serving(Bench(policy=policy(rules(lower=Lower.UNSAID))))
+    bench.send(Gateway(chat()))
+    record, _ = read(json.dumps(bench.log.get("r-1")))
+    text = "\n".join(sentences(record))
+    assert (
+        "Model small answers in place of m, at reasoning effort low: quality at least 0.765, 0.85 of the best" in text
+    )
+    assert "Quality by table for tasks of class chat; predicting took" in text
+    plain = serving(Bench(policy=policy()))
+    plain.send(Gateway(chat()))
+    document = plain.log.get("r-1") or {}
+    assert "models" not in document["scheduling"]
+    assert "Model" not in "\n".join(sentences(read(json.dumps(document))[0]))
