@@ -57,6 +57,8 @@ class Fact(IntEnum):
     """When the running step began (`heliotrope.predict.step_phase`); NaN: nobody knows."""
     STEP_PREFILLS = 24
     """1 if it computes prompts, else 0."""
+    KV_USAGE = 25
+    """Share of its KV blocks in use when its metrics were read."""
 
 
 FACTS = len(Fact)
@@ -86,6 +88,7 @@ class Column(IntEnum):
     WAITING_SQUARED_TOKENS = 14
     STEP_SECONDS = 15
     STEP_PREFILLS = 16
+    KV_USAGE = 17
 
 
 COLUMNS = len(Column)
@@ -185,6 +188,11 @@ class Loads:
     def step_prefills(self) -> FloatColumn:
         """1 where it computes prompts, 0 where it decodes; NaN where nobody knows."""
         return self._line(Column.STEP_PREFILLS)
+
+    @property
+    def kv_usage(self) -> FloatColumn:
+        """Share of KV blocks in use at the last reading, in [0, 1]."""
+        return self._line(Column.KV_USAGE)
 
     def rows(self, rows: "np.typing.NDArray[np.intp]") -> "Loads":
         """Those of some endpoints, in this order."""

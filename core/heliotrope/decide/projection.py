@@ -32,6 +32,7 @@ _STEP_PREFILLS = int(Fact.STEP_PREFILLS)
 
 _AS_THEY_ARE = (
     (int(Column.KV_CAPACITY_TOKENS), int(Fact.KV_CAPACITY_TOKENS)),
+    (int(Column.KV_USAGE), int(Fact.KV_USAGE)),
     (int(Column.POWER_WATTS), int(Fact.POWER_WATTS)),
     (int(Column.SM_CLOCK_MHZ), int(Fact.SM_CLOCK_MHZ)),
     (int(Column.RECENT_RUNNING), int(Fact.RECENT_RUNNING)),

@@ -43,6 +43,8 @@ class Load:
     """How long the running step has run (`heliotrope.predict.step_phase`)."""
     step_prefills: float = NAN
     """1 if it computes prompts, 0 if it decodes."""
+    kv_usage: float = NAN
+    """Share of KV blocks in use at the last reading, in [0, 1]."""
 
     @property
     def requests(self) -> float:
@@ -153,6 +155,7 @@ class EndpointState:
         usage = NAN if metrics is None else _known(metrics.kv_usage)
         self._facts[Fact.KV_CAPACITY_TOKENS] = capacity
         self._facts[Fact.KV_TOKENS] = usage * capacity
+        self._facts[Fact.KV_USAGE] = usage
 
     def _kv_capacity_tokens(self) -> float:
         metrics = self._metrics

@@ -101,7 +101,7 @@ class CarbonPicker:
             candidates_of(options, scores, self._context.regions(), fixed, last_served),
             float(request.prompt_tokens),
             policy.kv,
-            self._kv_pools.of(options.states),
+            self._kv_pools.of(options.states, fixed),
             offloaded_tokens=options.offloaded_tokens,
             last_served=None if policy.kv.own_caches_count else last_served,
         )

@@ -10,6 +10,7 @@ from heliotrope.decide.candidates import FloatColumn, FloatMatrix, IntColumn, re
 from heliotrope.engine.coefficients import coefficients, unknown_coefficients
 from heliotrope.predict.features import hardware_matrix
 from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
+from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.interface import Options
 
 NAN = float("nan")
@@ -58,12 +59,16 @@ class FixedColumnsCache:
     """The last ones: most decisions are about the same endpoints under the same resources."""
 
     def __init__(self) -> None:
+        self._states: tuple[EndpointState, ...] = ()
         self._endpoints: tuple[Endpoint, ...] = ()
         self._traits: tuple[Traits, ...] = ()
         self._columns = FixedColumns.of((), ())
 
     def of(self, options: Options) -> FixedColumns:
-        """The columns of these options, in their order."""
+        """The columns of these options, in their order: the same object as long as nothing has changed."""
+        if options.states is self._states:  # the store makes another tuple whenever it applies resources
+            return self._columns
+        self._states = options.states
         # Both are replaced when the resources change and never altered, so identity tells.
         endpoints = tuple([state.endpoint for state in options.states])
         traits = tuple([state.traits for state in options.states])

@@ -1,7 +1,6 @@
 """How KV blocks can come to endpoints, and which of them make pairs, kept between decisions."""
 
 from collections.abc import Sequence
-from operator import is_
 
 from heliotrope.cache.links import Links, Place
 from heliotrope.cache.plans import KvPool, kv_pool
@@ -18,18 +17,17 @@ class KvPoolCache:
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._endpoints: tuple[Endpoint, ...] = ()
-        self._traits: tuple[Traits, ...] = ()
+        self._columns: FixedColumns | None = None
         self._pool: KvPool | None = None
 
-    def of(self, states: Sequence[EndpointState]) -> KvPool | None:
-        """Of these endpoints, in their order; None where nothing can be fetched by any of them."""
-        # Both are replaced when the resources change and never altered, so identity tells.
-        endpoints = tuple([state.endpoint for state in states])
-        traits = tuple([state.traits for state in states])
-        if not (_same(endpoints, self._endpoints) and _same(traits, self._traits)):
-            self._endpoints, self._traits = endpoints, traits
-            self._pool = self._built(endpoints, traits)
+    def of(self, states: Sequence[EndpointState], columns: FixedColumns) -> KvPool | None:
+        """Of these endpoints, in their order; None where nothing can be fetched by any of them.
+
+        `columns` are their fixed columns: the same object as long as nothing has changed.
+        """
+        if columns is not self._columns:
+            self._columns = columns
+            self._pool = self._built([state.endpoint for state in states], [state.traits for state in states])
         return self._pool
 
     def _built(self, endpoints: Sequence[Endpoint], traits: Sequence[Traits]) -> KvPool | None:
@@ -74,7 +72,3 @@ class PairPoolCache:
 
 def _described(states: Sequence[EndpointState]) -> list[tuple[str, EngineModel | None, Place]]:
     return [(s.endpoint.key, s.traits.engine, place_of(s.endpoint, s.traits)) for s in states]
-
-
-def _same(these: tuple[object, ...], those: tuple[object, ...]) -> bool:
-    return len(these) == len(those) and all(map(is_, these, those))

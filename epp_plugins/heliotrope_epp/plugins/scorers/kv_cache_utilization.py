@@ -13,7 +13,5 @@ class KvCacheUtilizationScorer:
 
     def score(self, request: LlmRequest, options: Options) -> FloatColumn:  # noqa: ARG002
         """Rate each option by its free KV memory."""
-        usages = [None if state.metrics is None else state.metrics.kv_usage for state in options.states]
-        free = np.array([0.0 if usage is None else 1.0 - usage for usage in usages])
-        stale = np.isnan(options.loads.running)
-        return np.where(stale, 0.0, free)
+        usage = options.loads.kv_usage
+        return np.where(np.isnan(usage), 0.0, 1.0 - usage)

@@ -15,8 +15,6 @@ class QueueScorer:
         """Rate each option by its queue among `options`."""
         waiting = options.loads.waiting
         shortest, longest = np.fmin.reduce(waiting), np.fmax.reduce(waiting)
-        span = longest - shortest
-        if not span > 0.0:
-            return (waiting == waiting).astype(np.float64)
-        free = (longest - waiting) / span
-        return np.where(free == free, free, 0.0)
+        span = float(longest - shortest)
+        rated: FloatColumn = (longest - waiting) / span if span > 0.0 else 1.0 + 0.0 * waiting
+        return np.where(np.isnan(rated), 0.0, rated)

@@ -3,10 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.epp.plugins.builders import state
+from tests.unit.epp.plugins.builders import NOW_S, STALE_AFTER_S, state
 
 from heliotrope.cache import kernel
 from heliotrope.cache.links import DEFAULT_LINKS, DEFAULT_TIERS, LinkClass, Links, Tier
+from heliotrope.cache.plans import KvPool
+from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.plugins.options import Options
+from heliotrope_epp.plugins.pickers.fixed import FixedColumnsCache
 from heliotrope_epp.plugins.pickers.kv_links import CarbonPickerParameters
 from heliotrope_epp.plugins.pickers.transfers import KvPoolCache
 
@@ -45,8 +49,19 @@ def test_links_that_cannot_be(text: str) -> None:
         CarbonPickerParameters.model_validate_json(text)
 
 
+class Pools:
+    """The caches as the carbon picker uses them."""
+
+    def __init__(self) -> None:
+        self.fixed, self.pools = FixedColumnsCache(), KvPoolCache(Links())
+
+    def of(self, states: list[EndpointState]) -> KvPool | None:
+        options = Options.at(states, [0.0] * len(states), NOW_S, STALE_AFTER_S)
+        return self.pools.of(options.states, self.fixed.of(options))
+
+
 def test_the_pool_is_kept_while_the_resources_stay() -> None:
-    cache = KvPoolCache(Links())
+    cache = Pools()
     states = [state("a", region="r", labels=P2P), state("b", region="s", labels=P2P)]
     pool = cache.of(states)
     assert pool is not None
@@ -60,7 +75,14 @@ def test_the_pool_is_kept_while_the_resources_stay() -> None:
 
 
 def test_there_is_no_pool_where_nothing_can_be_fetched() -> None:
-    cache = KvPoolCache(Links())
+    cache = Pools()
     assert cache.of([state("a"), state("b", labels=P2P)]) is None
     assert cache.of([state("a", labels={"heliotrope.io/kv-offload": "cpu"})]) is not None
     assert cache.of([]) is None
+
+
+def test_a_pool_that_stays_is_known_without_looking_at_its_endpoints() -> None:
+    cache, states = FixedColumnsCache(), (state("a", region="r"), state("b", region="s"))
+    first = cache.of(Options.at(states, [0.0, 0.0], NOW_S, STALE_AFTER_S))
+    assert cache.of(Options.at(states, [0.0, 0.0], NOW_S + 1.0, STALE_AFTER_S)) is first
+    assert cache.of(Options.at(tuple(reversed(states)), [0.0, 0.0], NOW_S, STALE_AFTER_S)).regions == ("s", "r")
