@@ -114,6 +114,24 @@ def test_the_router_charges_processor_time_and_says_who_is_missing() -> None:
     assert ModelRouter(Carbon(None), {}).group_for(request()) is None
 
 
+class Later:
+    """Answers when it is told to."""
+
+    def predict(self, request: LlmRequest, group: Group, task: str, then: Callable[[Prediction], None]) -> None:  # noqa: ARG002
+        self.then = then
+
+
+def test_what_others_do_while_a_request_waits_is_not_charged_to_it() -> None:
+    seconds = iter([1.0, 1.25])
+    later = Later()
+    rules = ModelRules({"large": GROUP}, predictor=Predictor.HTTP)
+    router = ModelRouter(Carbon(rules), {Predictor.HTTP: later}, CpuMeter(20.0, lambda: next(seconds)))
+    got: list[Prediction] = []
+    router.predict(request(), GROUP, None, got.append)
+    later.then(Prediction({}, Predictor.HTTP, "chat"))
+    assert [prediction.router_joules for prediction in got] == [5.0]
+
+
 @dataclass
 class Scorer:
     """A real HTTP server that answers as it is told."""
