@@ -89,7 +89,7 @@ class Pool:
     def __init__(self, endpoints: int, seed: int, models: LearnedModels | None) -> None:
         self.rng = np.random.default_rng(seed)
         self.now_s = 1_000.0
-        self.states = [self._state(i) for i in range(endpoints)]
+        self.states = tuple(self._state(i) for i in range(endpoints))
         self.open: list[tuple[EndpointState, Dispatch]] = []
         carbon = Carbon(POLICY, {name: region(name, value) for name, value in REGIONS.items()})
         context = PluginContext(carbon=carbon, random=Random(seed), models=lambda: models, instance="bench")
