@@ -314,6 +314,7 @@ class Director:
             tenant=tenant,
             asked=asked,
             reasoning=body.reasoning,
+            media=body.media,
             session=self._session(request, body, tenant),
         )
 

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from heliotrope.errors import InvalidInputError
+from heliotrope.media.attachment import Attachment
 from heliotrope.predict.reasoning import UNSAID, Reasoning
+from heliotrope_epp.parsers.media import Attachments, Part
 from heliotrope_epp.parsers.reasoning import reasoning_of
 from heliotrope_epp.parsers.session_hints import NO_HINTS, SessionHints, session_hints
 
@@ -21,13 +23,9 @@ BYTES_PER_TOKEN = 4
 MAX_TOKENS = 2**31 - 1
 
 
-class _Part(msgspec.Struct):
-    text: str = ""
-
-
 class _Message(msgspec.Struct):
     role: str = ""
-    content: str | list[_Part] | None = None
+    content: str | list[Part] | None = None
 
 
 class _Common(msgspec.Struct, kw_only=True):
@@ -83,6 +81,8 @@ class ParsedBody:
     session: SessionHints = NO_HINTS
     token_ids: bool = False
     """The prompt came as numbers of tokens, which `prompt` holds as 4 bytes each, least significant first."""
+    media: tuple[Attachment, ...] = ()
+    """What it holds beside text, each once; `prompt` has 4 bytes for each token of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,9 @@ def parse(path: str, body: bytes) -> ParsedBody:
     try:
         if _route(path) == CHAT_PATH:
             chat = _CHAT_DECODER.decode(body)
-            text, previous_bytes = _chat_text(chat)
-            return _parsed(chat, text, None, _reasoning(chat), previous_bytes)
+            attachments = Attachments()
+            text, previous_bytes = _chat_text(chat, attachments)
+            return _parsed(chat, text, None, _reasoning(chat), previous_bytes, attachments.all())
         completion = _COMPLETION_DECODER.decode(body)
     except msgspec.ValidationError as error:
         raise InvalidInputError("body", str(error)) from None
@@ -149,7 +150,14 @@ def _reasoning(chat: _Chat) -> Reasoning:
     )
 
 
-def _parsed(body: _Common, text: bytes, tokens: int | None, reasoning: Reasoning, previous_bytes: int) -> ParsedBody:
+def _parsed(
+    body: _Common,
+    text: bytes,
+    tokens: int | None,
+    reasoning: Reasoning,
+    previous_bytes: int,
+    media: tuple[Attachment, ...] = (),
+) -> ParsedBody:
     limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     if limit is not None and not 0 <= limit <= MAX_TOKENS:
         raise InvalidInputError("body", f"max_tokens must be from 0 to {MAX_TOKENS} - at `$.max_tokens`")
@@ -165,25 +173,26 @@ def _parsed(body: _Common, text: bytes, tokens: int | None, reasoning: Reasoning
         reasoning=reasoning,
         session=session_hints(body.prompt_cache_key, body.previous_response_id, body.user, previous_bytes),
         token_ids=tokens is not None,
+        media=media,
     )
 
 
-def _chat_text(chat: _Chat) -> tuple[bytes, int]:
+def _chat_text(chat: _Chat, attachments: Attachments) -> tuple[bytes, int]:
     """The text, and how many bytes of it were the prompt of the turn before: all before the last answer."""
     answers = [i for i, message in enumerate(chat.messages) if message.role == "assistant"]
-    before = _text(chat.messages[: answers[-1]] if answers else [])
-    rest = _text(chat.messages[answers[-1] :] if answers else chat.messages)
+    before = _text(chat.messages[: answers[-1]] if answers else [], attachments)
+    rest = _text(chat.messages[answers[-1] :] if answers else chat.messages, attachments)
     return (before + b"\n" + rest, len(before)) if before else (rest, 0)
 
 
-def _text(messages: Sequence[_Message]) -> bytes:
+def _text(messages: Sequence[_Message], attachments: Attachments) -> bytes:
     pieces: list[str] = []
     for message in messages:
         pieces.append(message.role)
         if isinstance(message.content, str):
             pieces.append(message.content)
         elif message.content is not None:
-            pieces.extend(part.text for part in message.content)
+            pieces.extend([attachments.text_of(part) for part in message.content])
     return "\n".join(pieces).encode("utf-8", "surrogatepass")
 
 

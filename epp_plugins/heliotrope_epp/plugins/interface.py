@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from heliotrope.decide.asked import NOTHING_ASKED, Asked
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.decision import Decision
+from heliotrope.media.attachment import Attachment
 from heliotrope.predict.reasoning import UNSAID, Reasoning
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.options import Beliefs as Beliefs
@@ -40,6 +41,8 @@ class LlmRequest:
     """The prompt came as numbers of tokens; `prompt` holds 4 bytes of each, least significant first."""
     session: SessionTurn | None = None
     """None: nobody follows sessions, or nothing tells which one it belongs to."""
+    media: tuple[Attachment, ...] = ()
+    """What it holds beside text, each once; the tokens that are known are part of the prompt's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Pick:
     decision: Decision | None = None
     prefill: Option | None = None
     """Where the prompt is prefilled; None: at the first of the options, where it decodes."""
+    encoders: tuple[Option, ...] = ()
+    """Where its images are encoded, in turn; empty: where the prompt is prefilled."""
 
 
 class Filter(Protocol):
@@ -135,9 +140,27 @@ class PrefillDecider(Protocol):
 
 
 @runtime_checkable
+class EncodeDecider(Protocol):
+    """Says whether the images of a request are encoded at another endpoint than the one that prefills."""
+
+    def encodes_elsewhere(self, request: LlmRequest) -> bool:
+        """Whether the profile for encoders is to run."""
+        ...
+
+
+@runtime_checkable
 class DisaggregatingHandler(ProfileHandler, PrefillDecider, Protocol):
     """A profile handler with a profile for prefill beside the one for decode."""
 
     decode_profile: str
     prefill_profile: str | None
     """None: every prompt is prefilled where it is decoded."""
+
+
+@runtime_checkable
+class EncodingHandler(ProfileHandler, EncodeDecider, Protocol):
+    """A profile handler with a profile for encoders."""
+
+    decode_profile: str
+    encode_profile: str | None
+    """None: images are encoded where the prompt is prefilled."""
