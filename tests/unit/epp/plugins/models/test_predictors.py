@@ -117,7 +117,7 @@ def test_the_router_charges_processor_time_and_says_who_is_missing() -> None:
 class Later:
     """Answers when it is told to."""
 
-    def predict(self, request: LlmRequest, group: Group, task: str, then: Callable[[Prediction], None]) -> None:  # noqa: ARG002
+    def predict(self, request: LlmRequest, group: Group, task: str, then: Callable[[Prediction], None]) -> None:
         self.then = then
 
 

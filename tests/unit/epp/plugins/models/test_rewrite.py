@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heliotrope.predict.reasoning import UNSAID, Effort, Reasoning
@@ -18,6 +18,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), JSON, max_size=6), st.text(min_size=1), st.booleans())
 def test_every_other_value_stays_byte_for_byte_and_in_its_place(
     fields: dict[str, Any], model: str, escaped: bool
