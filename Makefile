@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml uv.lock
 sync: $(STAMP) ## Create or refresh .venv from uv.lock
 
 .PHONY: demo
-demo: $(STAMP) ## Real Envoy, nine emulated engines, round robin against Heliotrope; report in build/demo/
+demo: $(STAMP) ## Real Envoy, nine emulated engines, round robin against Heliotrope and its levers; report in build/demo/
 	@$(RUN) heliotrope demo
 
 .PHONY: test
