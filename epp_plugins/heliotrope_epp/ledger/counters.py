@@ -131,17 +131,19 @@ class EnergyCounters:
             self._unmeasured.labels(*who).inc()
             return
         now = self._clock.unix()
-        place = self._places.of(request.region, request.variant, now)
-        joules = joules_from_millijoules(float(energy.millijoules))
-        draw = Draw(
-            accelerator_joules=joules,
-            host_joules=energy.host_joules if isfinite(energy.host_joules) else None,
-            reserved_seconds=energy.accelerator_seconds if isfinite(energy.accelerator_seconds) else None,
-        )
-        cost = footprint(draw, place.site.factors, place.reading, now)
-        self._joules.labels(Line.REQUEST, *who).inc(joules)
-        self._add_grams(Line.REQUEST, who, cost)
-        self._add_costs(who, cost, place)
+        for share in energy.by_engine(request.region, request.variant):
+            there: Who = (share.region or UNKNOWN, share.variant or UNKNOWN, *who[2:])
+            place = self._places.of(share.region, share.variant, now)
+            joules = joules_from_millijoules(float(share.millijoules))
+            draw = Draw(
+                accelerator_joules=joules,
+                host_joules=share.host_joules if isfinite(share.host_joules) else None,
+                reserved_seconds=share.accelerator_seconds if isfinite(share.accelerator_seconds) else None,
+            )
+            cost = footprint(draw, place.site.factors, place.reading, now)
+            self._joules.labels(Line.REQUEST, *there).inc(joules)
+            self._add_grams(Line.REQUEST, there, cost)
+            self._add_costs(there, cost, place)
 
     def metered(self, interval: MeteredInterval) -> None:
         """Count what is no request's."""

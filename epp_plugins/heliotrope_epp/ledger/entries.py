@@ -5,7 +5,7 @@ row takes its part back out of it. So at every moment the rows add up to the cou
 own in plain sight. The hosts' energy is kept the same way on the line `host`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 
 Entry = tuple[Key, Amounts]
+At = tuple[str | None, str | None, Place]
+"""Region and variant of an engine, and what they cost."""
 
 
 class RequestLabels(NamedTuple):
@@ -31,22 +33,24 @@ class RequestLabels(NamedTuple):
 def request_entries(
     request: FinishedRequest,
     energy: RequestEnergy | None,
-    place: Place,
+    places: Sequence[Place],
     labels: RequestLabels,
     slot_seconds: int,
     now_unix_s: float,
 ) -> list[Entry]:
     """A finished request's rows, with what they take from `unrecorded` and `host`.
 
-    Counts and tokens stand in the slot in which it ended, energy in those over which it was drawn.
+    Counts and tokens stand in the slot in which it ended, energy in those over which it was drawn. `places` are those
+    of its engines, the one that answered first: where several served it, what each drew stands at its own place.
     """
 
-    def key(slot: int, signal: Signal | None, boundary: Boundary, *, measured: bool) -> Key:
+    def key(slot: int, at: At, signal: Signal | None, boundary: Boundary, *, measured: bool) -> Key:
+        region, variant, place = at
         return Key(
             slot,
             Line.REQUEST,
-            request.region,
-            request.variant,
+            region,
+            variant,
             place.site,
             signal,
             boundary,
@@ -60,25 +64,29 @@ def request_entries(
 
     if energy is None:
         (slot, _), *_ = slots(request.ended_unix_s, request.ended_unix_s, slot_seconds)
-        return [(key(slot, None, Boundary.ACCELERATORS, measured=False), _counts(request))]
+        at = (request.region, request.variant, places[0])
+        return [(key(slot, at, None, Boundary.ACCELERATORS, measured=False), _counts(request))]
     entries: list[Entry] = []
-    price = _Price.at(place, now_unix_s)
-    with_host = isfinite(energy.host_joules)
-    boundary = Boundary.ACCELERATORS_AND_HOST if with_host else Boundary.ACCELERATORS
-    host_joules = energy.host_joules if with_host else 0.0
     over = slots(energy.start_unix_s, energy.end_unix_s, slot_seconds)
-    parts = split(energy.millijoules, [share for _, share in over])
-    for index, ((slot, share), millijoules) in enumerate(zip(over, parts, strict=True)):
-        amounts = _counts(request) if index == len(over) - 1 else Amounts()
-        amounts.covered_requests = energy.coverage * amounts.requests
-        amounts.millijoules = millijoules
-        amounts.host_joules = host_joules * share
-        amounts.idle_share_joules = energy.idle_joules * share
-        amounts.accelerator_seconds = energy.accelerator_seconds * share
-        entries.append((key(slot, price.signal, boundary, measured=True), price.of(amounts)))
-        entries.append(_line(Line.UNRECORDED, slot, request.region, request.variant, place, price, -millijoules))
-        if with_host:
-            entries.append(_host(slot, request.region, request.variant, place, price, -host_joules * share))
+    shares = energy.by_engine(request.region, request.variant)
+    for engine, (drawn, place) in enumerate(zip(shares, places, strict=True)):
+        price = _Price.at(place, now_unix_s)
+        with_host = isfinite(drawn.host_joules)
+        boundary = Boundary.ACCELERATORS_AND_HOST if with_host else Boundary.ACCELERATORS
+        host_joules = drawn.host_joules if with_host else 0.0
+        parts = split(drawn.millijoules, [share for _, share in over])
+        for index, ((slot, share), millijoules) in enumerate(zip(over, parts, strict=True)):
+            amounts = _counts(request) if engine == 0 and index == len(over) - 1 else Amounts()
+            amounts.covered_requests = energy.coverage * amounts.requests
+            amounts.millijoules = millijoules
+            amounts.host_joules = host_joules * share
+            amounts.idle_share_joules = drawn.idle_joules * share
+            amounts.accelerator_seconds = drawn.accelerator_seconds * share
+            at = (drawn.region, drawn.variant, place)
+            entries.append((key(slot, at, price.signal, boundary, measured=True), price.of(amounts)))
+            entries.append(_line(Line.UNRECORDED, slot, drawn.region, drawn.variant, place, price, -millijoules))
+            if with_host:
+                entries.append(_host(slot, drawn.region, drawn.variant, place, price, -host_joules * share))
     return entries
 
 

@@ -41,8 +41,11 @@ class Ledger:
             tenant=self._tenants.of(request.tenant),
             request_class=self._classes.of(request.request_class),
         )
-        place = self._places.of(request.region, request.variant, now)
-        self._book(request_entries(request, energy, place, labels, self._slot_seconds, now))
+        at = [(request.region, request.variant)]
+        if energy is not None:
+            at = [(share.region, share.variant) for share in energy.by_engine(request.region, request.variant)]
+        places = [self._places.of(region, variant, now) for region, variant in at]
+        self._book(request_entries(request, energy, places, labels, self._slot_seconds, now))
 
     def metered(self, interval: MeteredInterval) -> None:
         """Book an interval's lines."""

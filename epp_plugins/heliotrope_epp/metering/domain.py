@@ -263,14 +263,15 @@ class Domain:
             engine, own = member.engine, account.joules
             host_joules = _NAN if engine is None else joules_from_watts(engine.host_watts, account.busy_s)
             for followed, joules in account.lines.items():
-                followed.millijoules += parts.parts[position]
+                drawn = followed.drew(member)
+                drawn.millijoules += parts.parts[position]
                 position += 1
                 followed.start_s = min(followed.start_s, span.start_s)
                 followed.end_s = max(followed.end_s, span.end_s)
                 if joules > 0.0:
-                    followed.idle_joules += standing_joules * joules / whole
-                    followed.accelerator_seconds += busy_s * joules / whole
-                    followed.host_joules += host_joules * joules / own
+                    drawn.idle_joules += standing_joules * joules / whole
+                    drawn.accelerator_seconds += busy_s * joules / whole
+                    drawn.host_joules += host_joules * joules / own
             position += 1
 
     def _learn(self, span: Span, accounts: Mapping[Timeline, _Account], idle_s: float) -> None:

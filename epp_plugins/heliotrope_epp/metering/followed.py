@@ -16,6 +16,16 @@ _LEAST_WATCHED = 0.8
 """Share of an answer that must have been watched to learn from how many pieces it came in."""
 
 
+@dataclass(slots=True)
+class Drawn:
+    """What one engine drew for a request, so far."""
+
+    millijoules: int = 0
+    idle_joules: float = 0.0
+    host_joules: float = 0.0
+    accelerator_seconds: float = 0.0
+
+
 @dataclass(slots=True, eq=False)
 class Followed:
     """Times are monotonic. `prefill` and `decode` are the engines of the two phases, mostly one and the same."""
@@ -42,10 +52,8 @@ class Followed:
     start_s: float = float("inf")
     """Start of the first interval that it took part in; so for its end."""
     end_s: float = float("-inf")
-    millijoules: int = 0
-    idle_joules: float = 0.0
-    host_joules: float = 0.0
-    accelerator_seconds: float = 0.0
+    drawn: dict["Timeline", Drawn] = field(default_factory=dict)
+    """By engine."""
 
     def __post_init__(self) -> None:
         self._out_of_prefill = 1.0 if self.prefill is self.decode else 0.0
@@ -59,6 +67,13 @@ class Followed:
     def engines(self) -> tuple["Timeline", ...]:
         """Those that serve it, each once."""
         return (self.decode,) if self.prefill is self.decode else (self.prefill, self.decode)
+
+    def drew(self, engine: "Timeline") -> Drawn:
+        """What an engine drew for it so far, to be added to."""
+        known = self.drawn.get(engine)
+        if known is None:
+            known = self.drawn[engine] = Drawn()
+        return known
 
     def coverage(self) -> float:
         """Share of its time for which its engines' energy was shared out; once it has ended."""

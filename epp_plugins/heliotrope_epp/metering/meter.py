@@ -15,13 +15,13 @@ from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.node_energy import NodeReading
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.metering.domain import Domain
-from heliotrope_epp.metering.followed import Followed
+from heliotrope_epp.metering.followed import Drawn, Followed
 from heliotrope_epp.metering.groups import Group, groups
 from heliotrope_epp.metering.ratios import TokenRatios
 from heliotrope_epp.metering.settings import MeteringSettings
 from heliotrope_epp.metering.timeline import Timeline
 from heliotrope_epp.metering.totals import Totals, WithoutEnergy
-from heliotrope_epp.outcomes.energy import RequestEnergy
+from heliotrope_epp.outcomes.energy import EngineShare, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 from heliotrope_epp.outcomes.meter import Routed
 from heliotrope_epp.outcomes.sinks import Sinks
@@ -276,23 +276,26 @@ class EnergyMeter:
         assert request is not None
         self._release(followed)
         coverage = followed.coverage()
-        if coverage <= 0.0 and not followed.millijoules:
+        shares = [_share(engine, followed.drew(engine)) for engine in (followed.decode, *followed.engines[:-1])]
+        millijoules = sum(share.millijoules for share in shares)
+        if coverage <= 0.0 and not millijoules:
             metered = all(engine in self._group_of for engine in followed.engines)
             self._tell_without(request, WithoutEnergy.UNCOVERED if metered else WithoutEnergy.NO_COUNTER)
             return
         offset_s = self._clock.unix() - self._clock.monotonic()
-        drew = followed.start_s <= followed.end_s
+        within = followed.start_s <= followed.end_s
         self.totals.with_energy += 1
         self._sinks.measured(
             request,
             RequestEnergy(
-                start_unix_s=(followed.start_s if drew else request.dispatched_s) + offset_s,
-                end_unix_s=(followed.end_s if drew else request.ended_s) + offset_s,
-                millijoules=followed.millijoules,
-                idle_joules=followed.idle_joules,
-                host_joules=followed.host_joules,
-                accelerator_seconds=followed.accelerator_seconds,
+                start_unix_s=(followed.start_s if within else request.dispatched_s) + offset_s,
+                end_unix_s=(followed.end_s if within else request.ended_s) + offset_s,
+                millijoules=millijoules,
+                idle_joules=sum(share.idle_joules for share in shares),
+                host_joules=sum(share.host_joules for share in shares),
+                accelerator_seconds=sum(share.accelerator_seconds for share in shares),
                 coverage=coverage,
+                engines=tuple(shares) if len(shares) > 1 else (),
             ),
         )
 
@@ -322,6 +325,18 @@ class EnergyMeter:
         used = {timeline.learned for timeline in self._timelines.values()}
         newest = next(reversed(self._learned))
         self._learned = {kind: learned for kind, learned in self._learned.items() if learned in used or kind == newest}
+
+
+def _share(engine: Timeline, drawn: Drawn) -> EngineShare:
+    traits = engine.state.traits
+    return EngineShare(
+        region=traits.region,
+        variant=traits.variant,
+        millijoules=drawn.millijoules,
+        idle_joules=drawn.idle_joules,
+        host_joules=drawn.host_joules,
+        accelerator_seconds=drawn.accelerator_seconds,
+    )
 
 
 def _accelerators(state: EndpointState) -> int | None:

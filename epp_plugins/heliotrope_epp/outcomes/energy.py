@@ -7,6 +7,18 @@ from heliotrope.decide.candidates import FloatColumn
 
 
 @dataclass(frozen=True, slots=True)
+class EngineShare:
+    """What one engine drew for a request; the fields mean what they mean in `RequestEnergy`."""
+
+    region: str | None
+    variant: str | None
+    millijoules: int
+    idle_joules: float
+    host_joules: float
+    accelerator_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RequestEnergy:
     """The energy that was attributed to one request."""
 
@@ -23,6 +35,17 @@ class RequestEnergy:
     """Time × the share of its engines' accelerators that was its own (SCI's resource share)."""
     coverage: float
     """Share of its time, in [0, 1], for which a counter was there and believable."""
+    engines: tuple[EngineShare, ...] = ()
+    """Of a request that several engines served, what each drew, the one that answered first: together the totals above.
+    Empty: one engine drew all."""
+
+    def by_engine(self, region: str | None, variant: str | None) -> tuple[EngineShare, ...]:
+        """What each engine drew, the one that answered first; `region` and `variant` are that one's."""
+        return self.engines or (
+            EngineShare(
+                region, variant, self.millijoules, self.idle_joules, self.host_joules, self.accelerator_seconds
+            ),
+        )
 
 
 class NoSteps(StrEnum):

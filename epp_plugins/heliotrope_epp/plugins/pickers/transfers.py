@@ -1,6 +1,7 @@
 """How KV blocks can come to endpoints, and which of them make pairs, kept between decisions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from heliotrope.cache.links import Links, Place
 from heliotrope.cache.plans import KvPool, kv_pool
@@ -36,7 +37,7 @@ class KvPoolCache:
         if sum(pulls) < 2 and not any(tiers):
             return None
         places = [place_of(endpoint, of) for endpoint, of in zip(endpoints, traits, strict=True)]
-        return kv_pool([t.engine for t in traits], places, pulls, self._links, tiers)
+        return kv_pool(_served(traits), places, pulls, self._links, tiers)
 
 
 class PairPoolCache:
@@ -71,4 +72,22 @@ class PairPoolCache:
 
 
 def _described(states: Sequence[EndpointState]) -> list[tuple[str, EngineModel | None, Place]]:
-    return [(s.endpoint.key, s.traits.engine, place_of(s.endpoint, s.traits)) for s in states]
+    engines = _served([state.traits for state in states])
+    return [(s.endpoint.key, e, place_of(s.endpoint, s.traits)) for s, e in zip(states, engines, strict=True)]
+
+
+def _served(traits: Sequence[Traits]) -> list[EngineModel | None]:
+    """Step models under the names of what they serve: another model's KV is of no use, though one profile fits both.
+
+    Endpoints of one profile and one model share one object.
+    """
+    known: dict[tuple[int, str], EngineModel] = {}
+    served: list[EngineModel | None] = []
+    for each in traits:
+        engine, hardware = each.engine, each.hardware
+        if engine is None or hardware is None or hardware.model == engine.model:
+            served.append(engine)
+        else:
+            name = hardware.model
+            served.append(known.setdefault((id(engine), name), replace(engine, model=name)))
+    return served

@@ -9,7 +9,7 @@ from heliotrope.carbon.footprint import Boundary
 from heliotrope_epp.ledger.entries import Entry, RequestLabels, interval_entries, request_entries
 from heliotrope_epp.ledger.places import Place
 from heliotrope_epp.ledger.rows import Line, Signal, Site
-from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
+from heliotrope_epp.outcomes.energy import EngineShare, MeteredInterval, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 
 SITE = Site(pue=1.5)
@@ -18,7 +18,7 @@ LABELS = RequestLabels("m", "t", "short")
 
 
 def of_request(request: FinishedRequest, energy: RequestEnergy | None, place: Place = PLACE) -> list[Entry]:
-    return request_entries(request, energy, place, LABELS, 300, NOW + 2.0)
+    return request_entries(request, energy, [place], LABELS, 300, NOW + 2.0)
 
 
 def of_interval(interval: MeteredInterval, place: Place = PLACE) -> list[Entry]:
@@ -39,6 +39,40 @@ def test_a_request_takes_its_energy_out_of_the_unrecorded() -> None:
     assert (amounts.requests, amounts.succeeded, amounts.without_usage) == (1, 1, 0)
     assert (amounts.prompt_tokens, amounts.cached_tokens, amounts.output_tokens) == (10, 4, 5)
     assert (amounts.accelerator_seconds, amounts.idle_share_joules, amounts.covered_requests) == (0.5, 7.0, 1.0)
+
+
+def test_what_each_engine_drew_stands_at_its_own_place() -> None:
+    engines = (
+        EngineShare("es", "llm/v", 2_600_000, 5.0, 300.0, 0.4),
+        EngineShare("no", "llm/p", 1_000_000, 2.0, NAN, 0.1),
+    )
+    clean = Place(Site(pue=1.1), reading(intensity_g_per_kwh=10.0))
+    energy = drew(host_joules=NAN, engines=engines)
+    entries = request_entries(finished(), energy, [PLACE, clean], LABELS, 300, NOW + 2.0)
+    rows = {key.region: (key, amounts) for key, amounts in entries if key.line is Line.REQUEST}
+    assert {region: amounts.millijoules for region, (_, amounts) in rows.items()} == {"es": 2_600_000, "no": 1_000_000}
+    assert {region: key.variant for region, (key, _) in rows.items()} == {"es": "llm/v", "no": "llm/p"}
+    assert {region: amounts.requests for region, (_, amounts) in rows.items()} == {"es": 1, "no": 0}
+    assert rows["no"][1].grams_co2e == pytest.approx(1_000 / 3.6e6 * 1.1 * 10.0)
+    assert rows["es"][0].boundary is Boundary.ACCELERATORS_AND_HOST
+    assert rows["no"][0].boundary is Boundary.ACCELERATORS
+    booked = entries + [
+        entry
+        for share in engines
+        for entry in of_interval(
+            metered(region=share.region, variant=share.variant, requests_millijoules=share.millijoules)
+        )
+    ]
+    for region in ("es", "no"):
+        left = [a.millijoules for key, a in booked if key.region == region and key.line is Line.UNRECORDED]
+        assert sum(left) == 0
+
+
+def test_two_engines_at_one_place_make_one_request() -> None:
+    engines = tuple(EngineShare("es", "llm/v", 1_800_000, 3.0, 200.0, 0.2) for _ in range(2))
+    entries = request_entries(finished(), drew(engines=engines), [PLACE, PLACE], LABELS, 300, NOW + 2.0)
+    assert sum(amounts.requests for _, amounts in entries) == 1
+    assert total(entries, Line.REQUEST) == 3_600_000
 
 
 def test_grams_are_of_accelerators_and_host_with_their_signal() -> None:

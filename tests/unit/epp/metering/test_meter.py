@@ -177,8 +177,24 @@ def test_a_pair_of_engines_both_charge_the_request() -> None:
     drawn = {key: sum(each.requests_millijoules for each in played.intervals if each.endpoint == key) for key in (A, B)}
     assert drawn[A] >= 50_000
     assert drawn[B] >= 190_000
-    assert energy(played, "r").millijoules == drawn[A] + drawn[B]
-    assert energy(played, "r").coverage == pytest.approx(1.0, abs=0.2)
+    found = energy(played, "r")
+    assert found.millijoules == drawn[A] + drawn[B]
+    assert found.coverage == pytest.approx(1.0, abs=0.2)
+    assert [share.millijoules for share in found.engines] == [drawn[B], drawn[A]]
+    for name in ("idle_joules", "accelerator_seconds"):
+        assert sum(getattr(share, name) for share in found.engines) == pytest.approx(getattr(found, name))
+
+
+def test_what_one_engine_drew_is_told_as_one() -> None:
+    played = world("a")
+    sent = played.send("r", A)
+    played.chunks(sent, 1)
+    go(played, 0.5, 50_000)
+    played.end(sent, tokens=1, prompt_tokens=100)
+    go(played, 0.5, 1_000)
+    assert energy(played, "r").engines == ()
+    (share,) = energy(played, "r").by_engine("R", "ns/v")
+    assert (share.region, share.variant, share.millijoules) == ("R", "ns/v", energy(played, "r").millijoules)
 
 
 def test_an_answer_that_cannot_be_watched_is_put_right_by_its_usage() -> None:

@@ -3,16 +3,18 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.epp.plugins.builders import NOW_S, STALE_AFTER_S, state
+from tests.unit.epp.plugins.builders import ENGINE, NOW_S, STALE_AFTER_S, state
 
 from heliotrope.cache import kernel
 from heliotrope.cache.links import DEFAULT_LINKS, DEFAULT_TIERS, LinkClass, Links, Tier
 from heliotrope.cache.plans import KvPool
+from heliotrope.decide.candidates import Hardware
+from heliotrope_epp.datalayer.endpoint import Traits
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.options import Options
 from heliotrope_epp.plugins.pickers.fixed import FixedColumnsCache
 from heliotrope_epp.plugins.pickers.kv_links import CarbonPickerParameters
-from heliotrope_epp.plugins.pickers.transfers import KvPoolCache
+from heliotrope_epp.plugins.pickers.transfers import KvPoolCache, PairPoolCache
 
 P2P = {"heliotrope.io/kv-transfer": "p2p"}
 
@@ -86,3 +88,18 @@ def test_a_pool_that_stays_is_known_without_looking_at_its_endpoints() -> None:
     first = cache.of(Options.at(states, [0.0, 0.0], NOW_S, STALE_AFTER_S))
     assert cache.of(Options.at(states, [0.0, 0.0], NOW_S + 1.0, STALE_AFTER_S)) is first
     assert cache.of(Options.at(tuple(reversed(states)), [0.0, 0.0], NOW_S, STALE_AFTER_S)).regions == ("s", "r")
+
+
+def test_models_of_one_profile_do_not_share_kv() -> None:
+    def serving(name: str, model: str) -> EndpointState:
+        hardware = Hardware("H100", 1, model, "both")
+        return state(name, labels=P2P, traits=Traits(region="r", engine=ENGINE, hardware=hardware))
+
+    pool = Pools().of([serving("a", "small"), serving("b", "large"), serving("c", "small")])
+    assert pool is not None
+    kinds = pool.columns[kernel.KIND]
+    assert kinds[0] == kinds[2] != kinds[1]
+    pairs = PairPoolCache(Links())
+    decode = [serving("a", "small")]
+    assert pairs.partners(decode, serving("b", "large"), [0]) == []
+    assert pairs.partners(decode, serving("c", "small"), [0]) == [0]
