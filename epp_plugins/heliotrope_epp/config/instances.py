@@ -111,7 +111,10 @@ class Instances:
         for instance in self.of_kind(PluginKind.DECIDER):
             self._built[instance.name] = _build(instance, context)
         deciders = {decider.name: self._built[decider.name] for decider in self.of_kind(PluginKind.DECIDER)}
-        context = replace(context, deciders=deciders)
+        for instance in self.of_kind(PluginKind.ENCODE_DECIDER):
+            self._built[instance.name] = _build(instance, context)
+        encoding = {decider.name: self._built[decider.name] for decider in self.of_kind(PluginKind.ENCODE_DECIDER)}
+        context = replace(context, deciders=deciders, encode_deciders=encoding)
         for instance in self._by_name.values():
             if instance.name not in self._built:
                 self._built[instance.name] = _build(instance, context)

@@ -126,7 +126,11 @@ def _check_disaggregation(handler: Instance, profiles: Sequence[SchedulingProfil
     parameters = handler.parameters
     assert isinstance(parameters, DisaggProfileHandlerParameters)
     names = [profile.name for profile in profiles]
-    wanted = {"decode": parameters.decode_profile, "prefill": parameters.prefill_profile}
+    wanted = {
+        "decode": parameters.decode_profile,
+        "prefill": parameters.prefill_profile,
+        "encode": parameters.encode_profile,
+    }
     for role, name in wanted.items():
         if name is not None and name not in names:
             instances.problems.add(
@@ -157,7 +161,14 @@ def _build(profile: ResolvedProfile, instances: Instances, context: PluginContex
     else:
         given = profile.picker.parameters
         parameters = given if isinstance(given, PickerParameters) else PickerParameters()
-        carbon_picker = CarbonPicker(parameters, context.carbon, context.random, context.models, gate=context.gate)
+        carbon_picker = CarbonPicker(
+            parameters,
+            context.carbon,
+            context.random,
+            context.models,
+            gate=context.gate,
+            embeddings=context.embeddings,
+        )
     return Profile(
         name=profile.name,
         filters=tuple(NamedFilter(instance.name, instances.built(instance)) for instance in profile.filters),

@@ -12,12 +12,12 @@ from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefillPart:
-    """The endpoint that prefills a request which another one decodes, and what it has of it until the first token."""
+    """An endpoint that does a phase of a request which another one decodes, and its load till the first token."""
 
     state: EndpointState
     dispatch: Dispatch
     engine_seconds: float
-    """That the prefill is expected to occupy it for."""
+    """That the phase is expected to occupy it for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,3 +40,5 @@ class RoutedContext:
     trace: RequestTrace = UNTRACED
     prefill: PrefillPart | None = None
     """None: it is prefilled where it is decoded."""
+    encodes: tuple[PrefillPart, ...] = ()
+    """Of its encoders, in which a prompt is the images that each gets; empty: they are encoded with the prefill."""

@@ -16,7 +16,14 @@ from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.director import errors, models, plan
 from heliotrope_epp.director.context import RoutedContext
-from heliotrope_epp.director.outcome import failure_of, finished_request, prefill_part, routed, routed_context
+from heliotrope_epp.director.outcome import (
+    encode_parts,
+    failure_of,
+    finished_request,
+    prefill_part,
+    routed,
+    routed_context,
+)
 from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.director.wishes import asked_of, refusals, to_remove
 from heliotrope_epp.outcomes.meter import RequestMeter
@@ -114,15 +121,13 @@ class Director:
         """An answer has begun or goes on: its request waits no longer, and the engine has just ended a step."""
         if ctx.request is not None:
             ctx.state.inflight.piece(ctx.dispatch, at_s)
-            if ctx.prefill is not None:
-                ctx.prefill.state.inflight.remove(ctx.prefill.dispatch)
+            _helpers_are_done(ctx)
 
     def done(self, ctx: RoutedContext, report: Report) -> None:
         """Release what the request held and learn from how it went."""
         self._inflight -= 1
         ctx.state.inflight.remove(ctx.dispatch)
-        if ctx.prefill is not None:
-            ctx.prefill.state.inflight.remove(ctx.prefill.dispatch)
+        _helpers_are_done(ctx)
         usage = openai.usage_of(report.tail) if report.complete and report.status == 200 else None
         finished = None
         if ctx.request is not None:
@@ -241,7 +246,8 @@ class Director:
             streams=llm_request.streaming,
         )
         prefill = prefill_part(llm_request, result.pick.prefill, dispatch)
-        ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace, prefill)
+        encodes = encode_parts(llm_request, result, dispatch)
+        ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace, prefill, encodes)
         trace.routed(chosen, ctx.arm)
         provenance = result.provenance
         told = (*(refusals(provenance) if result.enforced else ()), *models.answer_headers(model_choice))
@@ -251,11 +257,15 @@ class Director:
             self._pipeline.routed(llm_request, chosen.state, fetched=plan.fetches_blocks(result, chosen))
             if prefill is not None:
                 self._pipeline.prefilled(llm_request, prefill.state)
+            if llm_request.media:
+                prefiller = chosen.state if prefill is None else prefill.state
+                evicted = self._pipeline.encoded(llm_request, prefiller, [part.state for part in encodes])
+                self._metrics.encoded(llm_request, len(encodes), evicted)
             if self._sessions is not None:
                 self._sessions.routed(llm_request, chosen.key)
                 if self._retention is not None:
                     self._retention.turned(llm_request)
-            if self._rows is not None and ctx.features is None and prefill is None:
+            if self._rows is not None and ctx.features is None and prefill is None and not llm_request.media:
                 ctx.features = self._rows.row(llm_request, chosen, self._store.regions(), now_unix_s)
         self._metrics.decided(result, ctx.region, self._clock.monotonic() - started_s)
         self._log_decision(llm_request, result)
@@ -286,6 +296,8 @@ class Director:
         ctx.state.inflight.add(ctx.dispatch, prefill_seconds)
         if ctx.prefill is not None:
             ctx.prefill.state.inflight.add(ctx.prefill.dispatch, ctx.prefill.engine_seconds)
+        for part in ctx.encodes:
+            part.state.inflight.add(part.dispatch, part.engine_seconds)
         if ctx.request is not None:
             self._output_lengths.started(ctx.request.model, ctx.dispatch.dispatched_s)
             self._meter.routed(ctx, routed(ctx, ctx.request))
@@ -342,6 +354,13 @@ class Director:
                 "decided_by": None if result.decision is None else result.decision.decided_by,
             }
             self._log.debug("request routed", extra={"fields": fields})
+
+
+def _helpers_are_done(ctx: RoutedContext) -> None:
+    if ctx.prefill is not None:
+        ctx.prefill.state.inflight.remove(ctx.prefill.dispatch)
+    for part in ctx.encodes:
+        part.state.inflight.remove(part.dispatch)
 
 
 def _length_context(request: LlmRequest) -> LengthContext:

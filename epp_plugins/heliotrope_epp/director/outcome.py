@@ -22,6 +22,7 @@ def routed_context(
     now_unix_s: float,
     trace: RequestTrace = UNTRACED,
     prefill: PrefillPart | None = None,
+    encodes: tuple[PrefillPart, ...] = (),
 ) -> RoutedContext:
     """What to remember of a request that goes to `chosen`."""
     decision, traits = result.decision, chosen.state.traits
@@ -38,13 +39,37 @@ def routed_context(
         request_class=result.assignment.request_class,
         expected=None if decision is None or row is None else _expected(decision, row),
         features=None
-        if decision is None or row is None or prefill is not None
+        # Models learn of text that one endpoint served: what encoding takes is added to what they say.
+        if decision is None or row is None or prefill is not None or request.media
         else decision.estimates.features[row].copy(),
         ttft_slo_seconds=None if decision is None else ttft_slo_seconds(decision.request, decision.policy),
         tpot_slo_seconds=None if decision is None else tpot_slo_seconds(decision.request, decision.policy),
         trace=trace,
         prefill=prefill,
+        encodes=encodes,
     )
+
+
+def encode_parts(request: LlmRequest, result: ScheduleResult, decode: Dispatch) -> tuple[PrefillPart, ...]:
+    """What each encoder has of a request, in the order of its turn; `decode` is what the decoder has."""
+    encoders = result.pick.encoders
+    row = None if not encoders else result.plan_row(result.pick.options[0].key)
+    encodes = None if result.decision is None or row is None else result.decision.estimates.encodes
+    busy = None if encodes is None else encodes.plans[row or 0].there_seconds
+    known = busy is not None and len(busy) == len(encoders)
+    parts = []
+    for turn, option in enumerate(encoders):
+        tokens = float(sum(item.tokens or 0 for item in request.media[turn :: len(encoders)]))
+        dispatch = Dispatch(
+            dispatched_s=decode.dispatched_s,
+            prompt_tokens=tokens,
+            uncached_tokens=tokens,
+            first_token_due_s=decode.first_token_due_s,
+            streams=request.streaming,
+            prefills_only=True,
+        )
+        parts.append(PrefillPart(option.state, dispatch, busy[turn] if known and busy is not None else 0.0))
+    return tuple(parts)
 
 
 def prefill_part(request: LlmRequest, prefill: Option | None, decode: Dispatch) -> PrefillPart | None:

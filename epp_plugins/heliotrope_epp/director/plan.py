@@ -14,6 +14,10 @@ PREFILLER_HEADER = "x-prefiller-host-port"
 """llm-d's: the sidecar of the endpoint that decodes has the prompt prefilled there first."""
 
 
+ENCODERS_HEADER = "x-encoder-hosts-ports"
+"""llm-d's: the sidecar has images encoded there, in turn, before anything else."""
+
+
 def plan_row(result: ScheduleResult, chosen: Option) -> int | None:
     """The decision's row that holds for what is done; None without a decision about this plan."""
     return result.plan_row(chosen.key)
@@ -44,13 +48,15 @@ def fetches_blocks(result: ScheduleResult, chosen: Option) -> bool:
 
 
 def source_headers(result: ScheduleResult, chosen: Option, store: EndpointStore) -> Headers:
-    """What tells the engine where to pull from, and its sidecar where to prefill.
+    """What tells the engine where to pull from, and its sidecar where to encode and prefill.
 
     Empty where the plan does neither, or its source is gone.
     """
+    encoders = [option.state.endpoint.host_port for option in result.pick.encoders]
+    told: Headers = ((ENCODERS_HEADER, ",".join(encoders)),) if encoders else ()
     if result.pick.prefill is not None:
-        return ((PREFILLER_HEADER, result.pick.prefill.state.endpoint.host_port),)
+        return (*told, (PREFILLER_HEADER, result.pick.prefill.state.endpoint.host_port))
     row = plan_row(result, chosen)
     source = None if result.decision is None or row is None else result.decision.candidates.kv_sources[row]
     state = None if source is None else store.get(source)
-    return () if state is None else ((KV_SOURCE_HEADER, state.endpoint.host_port),)
+    return told if state is None else (*told, (KV_SOURCE_HEADER, state.endpoint.host_port))

@@ -10,6 +10,7 @@ from heliotrope_epp.plugins.datalayer import (
 )
 from heliotrope_epp.plugins.filters.by_label import BY_LABEL, ByLabelParameters, by_label
 from heliotrope_epp.plugins.filters.decode import DECODE_FILTER, decode_filter
+from heliotrope_epp.plugins.filters.encode import ENCODE_FILTER, encode_filter
 from heliotrope_epp.plugins.filters.label_selector import (
     BY_LABEL_SELECTOR,
     LABEL_SELECTOR_FILTER,
@@ -29,14 +30,21 @@ from heliotrope_epp.plugins.producers.approx_prefix_cache import (
     ApproxPrefixCacheParameters,
     ApproxPrefixCacheProducer,
 )
+from heliotrope_epp.plugins.producers.mm_embeddings_cache import (
+    MM_EMBEDDINGS_CACHE_PRODUCER,
+    MmEmbeddingsCacheProducerParameters,
+    sized,
+)
 from heliotrope_epp.plugins.producers.precise_prefix_cache import (
     PRECISE_PREFIX_CACHE_PRODUCER,
     PrecisePrefixCacheParameters,
     PrecisePrefixCacheProducer,
 )
 from heliotrope_epp.plugins.profilehandlers.deciders import (
+    ALWAYS_DISAGG_MULTIMODAL_DECIDER,
     ALWAYS_DISAGG_PD_DECIDER,
     PREFIX_BASED_PD_DECIDER,
+    AlwaysDisaggMultimodalDecider,
     AlwaysDisaggPdDecider,
     PrefixBasedPdDecider,
     PrefixBasedPdDeciderParameters,
@@ -52,6 +60,7 @@ from heliotrope_epp.plugins.profilehandlers.disagg import (
 from heliotrope_epp.plugins.profilehandlers.single import SINGLE_PROFILE_HANDLER, SingleProfileHandler
 from heliotrope_epp.plugins.registry import PluginRegistry
 from heliotrope_epp.plugins.scorers.kv_cache_utilization import KV_CACHE_UTILIZATION_SCORER, KvCacheUtilizationScorer
+from heliotrope_epp.plugins.scorers.mm_embeddings_cache import MM_EMBEDDINGS_CACHE_SCORER, MmEmbeddingsCacheScorer
 from heliotrope_epp.plugins.scorers.power_headroom import POWER_HEADROOM_SCORER, PowerHeadroomScorer
 from heliotrope_epp.plugins.scorers.prefix_cache import (
     PREFIX_CACHE_SCORER,
@@ -78,6 +87,7 @@ def builtin_registry() -> PluginRegistry:
         Stability.BETA,
     )
     _disaggregation(registry)
+    _embeddings(registry)
     registry.register(
         APPROX_PREFIX_CACHE_PRODUCER,
         PluginKind.PRODUCER,
@@ -102,7 +112,7 @@ def _disaggregation(registry: PluginRegistry) -> None:
         DISAGG_PROFILE_HANDLER,
         PluginKind.PROFILE_HANDLER,
         DisaggProfileHandlerParameters,
-        lambda parameters, context: DisaggProfileHandler(parameters, context.deciders),
+        lambda parameters, context: DisaggProfileHandler(parameters, context.deciders, context.encode_deciders),
         beta,
     )
     registry.register(
@@ -110,6 +120,13 @@ def _disaggregation(registry: PluginRegistry) -> None:
         PluginKind.DECIDER,
         NoParameters,
         lambda _parameters, _context: AlwaysDisaggPdDecider(),
+        beta,
+    )
+    registry.register(
+        ALWAYS_DISAGG_MULTIMODAL_DECIDER,
+        PluginKind.ENCODE_DECIDER,
+        NoParameters,
+        lambda _parameters, _context: AlwaysDisaggMultimodalDecider(),
         beta,
     )
     registry.register(
@@ -134,6 +151,7 @@ def _disaggregation(registry: PluginRegistry) -> None:
 def _filters(registry: PluginRegistry) -> None:
     kind, beta = PluginKind.FILTER, Stability.BETA
     registry.register(PREFILL_FILTER, kind, NoParameters, lambda _parameters, _context: prefill_filter(), beta)
+    registry.register(ENCODE_FILTER, kind, NoParameters, lambda _parameters, _context: encode_filter(), beta)
     registry.register(DECODE_FILTER, kind, NoParameters, lambda _parameters, _context: decode_filter(), beta)
     for name, replaced_by in ((LABEL_SELECTOR_FILTER, None), (BY_LABEL_SELECTOR, LABEL_SELECTOR_FILTER)):
         registry.register(
@@ -177,6 +195,24 @@ def _scorers(registry: PluginRegistry) -> None:
     )
 
 
+def _embeddings(registry: PluginRegistry) -> None:
+    beta = Stability.BETA
+    registry.register(
+        MM_EMBEDDINGS_CACHE_PRODUCER,
+        PluginKind.EMBEDDINGS_PRODUCER,
+        MmEmbeddingsCacheProducerParameters,
+        lambda parameters, context: sized(parameters, context.embeddings),
+        beta,
+    )
+    registry.register(
+        MM_EMBEDDINGS_CACHE_SCORER,
+        PluginKind.SCORER,
+        NoParameters,
+        lambda _parameters, context: MmEmbeddingsCacheScorer(context.embeddings),
+        beta,
+    )
+
+
 def _pickers(registry: PluginRegistry) -> None:
     kind, beta = PluginKind.PICKER, Stability.BETA
     registry.register(
@@ -198,7 +234,14 @@ def _pickers(registry: PluginRegistry) -> None:
         kind,
         CarbonPickerParameters,
         lambda parameters, context: CarbonPicker(
-            parameters, context.carbon, context.random, context.models, links=parameters.links, gate=context.gate
+            parameters,
+            context.carbon,
+            context.random,
+            context.models,
+            links=parameters.links,
+            gate=context.gate,
+            encoder=parameters.encoder_model,
+            embeddings=context.embeddings,
         ),
         beta,
         requires=(APPROX_PREFIX_CACHE_PRODUCER,),

@@ -11,7 +11,8 @@ from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.errors import InvalidInputError
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.clock import Clock
-from heliotrope_epp.plugins.interface import PrefillDecider, Producer
+from heliotrope_epp.plugins.embeddings import EmbeddingIndex
+from heliotrope_epp.plugins.interface import EncodeDecider, PrefillDecider, Producer
 
 
 class CarbonContext(Protocol):
@@ -58,6 +59,10 @@ class PluginContext:
     """By plugin type."""
     deciders: Mapping[str, PrefillDecider] = field(default_factory=dict)
     """By their names in the configuration; filled before profile handlers are built."""
+    encode_deciders: Mapping[str, EncodeDecider] = field(default_factory=dict)
+    """The same of those that decide about encoders."""
+    embeddings: EmbeddingIndex = field(default_factory=EmbeddingIndex)
+    """Which images endpoints are believed to remember."""
 
     def producer(self, type_name: str) -> Producer:
         """The producer of this type.

@@ -21,6 +21,7 @@ from heliotrope_epp.plugins.interface import (
     Beliefs,
     BelievingProducer,
     DisaggregatingHandler,
+    EncodingHandler,
     LlmRequest,
     Option,
     Options,
@@ -188,6 +189,10 @@ class Pipeline:
         handler = scheduling.handler
         prefill = handler.prefill_profile if isinstance(handler, DisaggregatingHandler) else None
         self._prefill = None if prefill is None else self._profiles.get(prefill)
+        encode = handler.encode_profile if isinstance(handler, EncodingHandler) else None
+        self._encode = None if encode is None else self._profiles.get(encode)
+        self.embeddings = context.embeddings
+        """Which images endpoints are believed to remember."""
         self._carbon = context.carbon
         self._stale_after_s = context.metrics_stale_after_s
         self.holdout = Holdout(context.instance)
@@ -233,14 +238,20 @@ class Pipeline:
         steering = None if policy is None else _Steering(policy, assignment, self.memory, now_s)
         handler = self._scheduling.handler
         prefillers = None if self._prefill is None else _prefillers(self._prefill, steering, request, options, timer)
+        encode = self._encode if request.media else None
+        encoders = None if encode is None else _prefillers(encode, steering, request, options, timer)
         results = {
-            name: _run(self._profiles[name], steering, request, options, now_unix_s, timer, prefillers)
+            name: _run(self._profiles[name], steering, request, options, now_unix_s, timer, prefillers, encoders)
             for name in handler.profiles(request, self._names)
         }
         if prefillers is not None:
             _show_prefiller(results, prefillers)
         elif self._prefill is not None and isinstance(handler, DisaggregatingHandler):
             _split(results, handler, self._prefill, steering, request, options, now_unix_s, timer)
+        if encoders is not None:
+            _show_encoders(results, encoders)
+        elif encode is not None and isinstance(handler, EncodingHandler) and handler.encodes_elsewhere(request):
+            _encode_elsewhere(results, handler, encode, steering, request, options, now_unix_s, timer)
         primary = handler.primary({name: result.pick for name, result in results.items()})
         enforced = policy is not None and policy.enforce
         return ScheduleResult(primary, results, enforced=enforced, assignment=assignment, models=models)
@@ -268,6 +279,18 @@ class Pipeline:
             for producer, _ in self._producers:
                 producer.routed(request, state)
 
+    def encoded(self, request: LlmRequest, prefill: EndpointState, encoders: Sequence[EndpointState]) -> int:
+        """The images of a routed request are encoded in turn at these, or at `prefill`, which has them all then.
+
+        Returns:
+            How many images were forgotten for them.
+        """
+        before = self.embeddings.evictions
+        for turn, item in enumerate(request.media):
+            helper = (encoders[turn % len(encoders)].endpoint.key,) if encoders else ()
+            self.embeddings.remember(item.key, (*helper, prefill.endpoint.key))
+        return self.embeddings.evictions - before
+
     def answered(self, request: LlmRequest, cached_tokens: int | None, prompt_tokens: int | None) -> None:
         """A routed request, the same object, ended; the engine's counts, None where it gave none."""
         for _, believing in self._producers:
@@ -281,6 +304,7 @@ class Pipeline:
     def forget(self, endpoint_key: str) -> None:
         """The endpoint is gone or lost its cache."""
         self.memory.forget(endpoint_key)
+        self.embeddings.forget(endpoint_key)
         for producer in self._scheduling.producers:
             producer.forget(endpoint_key)
 
@@ -342,6 +366,7 @@ def _run(
     now_unix_s: float,
     timer: Callable[[], float],
     prefillers: "_Prefillers | None" = None,
+    encoders: "_Prefillers | None" = None,
 ) -> ProfileResult:
     started_s = timer()
     kept, reason = _filtered(profile, request, options)
@@ -352,14 +377,14 @@ def _run(
     timed = [(_column(weighted, request, kept), timer()) for weighted in profile.scorers]
     columns = tuple(column for column, _ in timed)
     scores = _weighted_sums(profile.scorers, columns) if columns else np.zeros(len(kept))
-    pick = _picked(profile, steering, request, kept, scores, now_unix_s, prefillers)
+    pick = _picked(profile, steering, request, kept, scores, now_unix_s, prefillers, encoders)
     times = ProfileTimes(started_s, filtered_s, tuple(scored_s for _, scored_s in timed), timer())
     return ProfileResult(profile, pick, kept, columns, scores, len(options), times)
 
 
 @dataclass(frozen=True, slots=True)
 class _Prefillers:
-    """What the profile for prefill leaves a policy to choose from."""
+    """What the profile for prefill, or that for encoders, leaves a policy to choose from."""
 
     profile: Profile
     offered: Prefillers
@@ -395,6 +420,39 @@ def _show_prefiller(results: dict[str, ProfileResult], prefillers: _Prefillers) 
             prefillers.considered,
             prefillers.times,
         )
+
+
+def _show_encoders(results: dict[str, ProfileResult], encoders: _Prefillers) -> None:
+    """Add the result of the profile for encoders, where the policy chose from what it leaves."""
+    chosen = next((result.pick.encoders for result in results.values() if result.pick.encoders), ())
+    if chosen:
+        name, kept = encoders.profile.name, encoders.offered.options
+        none = replace(encoders.profile, scorers=())  # no score is asked for
+        results[name] = ProfileResult(
+            none, Pick(chosen), kept, (), np.zeros(len(kept)), encoders.considered, encoders.times
+        )
+
+
+def _encode_elsewhere(
+    results: dict[str, ProfileResult],
+    handler: EncodingHandler,
+    profile: Profile,
+    steering: _Steering | None,
+    request: LlmRequest,
+    options: Options,
+    now_unix_s: float,
+    timer: Callable[[], float],
+) -> None:
+    """Choose encoders as llm-d does: by their profile. Where it leaves none, images are encoded with the prefill."""
+    decode = results.get(handler.decode_profile)
+    if decode is None or not decode.pick.options:
+        return
+    carbon = profile.picker is profile.carbon_picker
+    there = _run(profile, steering if carbon else None, request, options, now_unix_s, timer)
+    results[profile.name] = there
+    if there.pick.options:
+        pick = replace(decode.pick, encoders=there.pick.options)
+        results[handler.decode_profile] = replace(decode, pick=pick)
 
 
 def _split(
@@ -456,6 +514,7 @@ def _picked(
     scores: FloatColumn,
     now_unix_s: float,
     prefillers: "_Prefillers | None" = None,
+    encoders: "_Prefillers | None" = None,
 ) -> Pick:
     """An enforced policy decides; under `Advise`, and without a policy, the configured picker does."""
     carbon = profile.carbon_picker
@@ -464,7 +523,8 @@ def _picked(
     policy, assignment = steering.policy, steering.assignment
     standing = steering.memory.standing(options, policy, steering.now_s)
     others = None if prefillers is None else prefillers.offered
+    seers = None if encoders is None else encoders.offered
     if policy.enforce or profile.picker is carbon:
-        return carbon.pick(request, options, scores, now_unix_s, assignment, policy, standing, others)
-    advice = carbon.evaluate(request, options, scores, now_unix_s, assignment, policy, standing, others)
+        return carbon.pick(request, options, scores, now_unix_s, assignment, policy, standing, others, seers)
+    advice = carbon.evaluate(request, options, scores, now_unix_s, assignment, policy, standing, others, seers)
     return replace(profile.picker.pick(request, options, scores, now_unix_s), decision=advice)

@@ -21,6 +21,7 @@ _METHODS: Mapping[PluginKind, tuple[str, ...]] = {
     PluginKind.PICKER: ("pick",),
     PluginKind.PROFILE_HANDLER: ("profiles", "primary"),
     PluginKind.DECIDER: ("prefills_elsewhere",),
+    PluginKind.ENCODE_DECIDER: ("encodes_elsewhere",),
     PluginKind.PRODUCER: ("cached_tokens", "routed", "forget"),
 }
 

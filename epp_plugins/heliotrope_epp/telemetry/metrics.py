@@ -93,6 +93,23 @@ class Metrics:
             ["placement"],
             registry=registry,
         )
+        self._encodes = Counter(
+            "heliotrope_encode_placements",
+            "Scheduled requests with images or the like by placement: in-place (with the prefill) or encoder.",
+            ["placement"],
+            registry=registry,
+        )
+        self._media = Counter(
+            "heliotrope_media",
+            "Images, sound and film of scheduled requests by modality and by what is known of their tokens.",
+            ["modality", "tokens"],
+            registry=registry,
+        )
+        self._embedding_evictions = Counter(
+            "heliotrope_embedding_index_evictions",
+            "Images whose holders were forgotten because more were sent than are remembered.",
+            registry=registry,
+        )
         self._policies = PolicyCounters(registry)
         self._model_choices = ModelCounters(registry)
         self._decision_seconds = Histogram(
@@ -133,6 +150,14 @@ class Metrics:
         self._cached_tokens = Counter(
             "heliotrope_cached_tokens", "Prompt tokens that engines had cached.", ["region"], registry=registry
         )
+
+    def encoded(self, request: LlmRequest, encoders: int, evicted: int) -> None:
+        """A request with images or the like was sent, with so many encoders; so many others were forgotten for it."""
+        self._encodes.labels("encoder" if encoders else "in-place").inc()
+        self._embedding_evictions.inc(evicted)
+        for item in request.media:
+            known = "unknown" if item.tokens is None else "assumed" if item.assumed else "known"
+            self._media.labels(item.modality.value, known).inc()
 
     def decided(self, result: ScheduleResult, region: str | None, seconds: float) -> None:
         """A request was scheduled."""

@@ -161,6 +161,19 @@ REGION = Attribute("heliotrope.region", "string", "", "RegionProfile of the endp
 VARIANT = Attribute("heliotrope.variant", "string", "", "WorkloadVariant of the endpoint.", "default/llama-8b-h100")
 PREFILL_ENDPOINT = Attribute("heliotrope.phase.prefill", "string", "", "Endpoint of the prefill.", "default/pod-a")
 DECODE_ENDPOINT = Attribute("heliotrope.phase.decode", "string", "", "Endpoint of the decode.", "default/pod-a")
+ENCODE_ENDPOINTS = Attribute(
+    "heliotrope.phase.encode",
+    "string[]",
+    "",
+    "Endpoints of the encoding of images; absent: the request has none, or they are encoded with the prefill.",
+    "['default/pod-e']",
+)
+MEDIA_COUNT = Attribute(
+    "heliotrope.media.count", "int", "", "Images, sound and film of the prompt, each once; absent for text.", "2"
+)
+MEDIA_UNKNOWN = Attribute(
+    "heliotrope.media.unknown", "int", "", "Of them, those that no estimate has any time or joules of.", "0"
+)
 PROMPT_TOKENS = Attribute(
     "heliotrope.prompt_tokens", "int", "tokens", "The prompt's length, as counted before any engine saw it.", "805"
 )
@@ -305,6 +318,7 @@ ORCHESTRATION = SpanType(
         RELAXED, ENFORCED, ARM, OUTCOME, DECIDED_BY, REASON, REJECTION, DROPPED_TERMS,
         SESSION_MOVEMENT, SESSION_BECAUSE, SESSION_TURNS, SESSION_PREVIOUS, SESSION_GATE_VALUE, SESSION_GATE_THRESHOLD,
         CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT,
+        ENCODE_ENDPOINTS, MEDIA_COUNT, MEDIA_UNKNOWN,
         PROMPT_TOKENS, CACHED_TOKENS, KV_ACTION, KV_SOURCE, KV_TRANSFER_SECONDS, KV_TRANSFER_JOULES,
         EXPECTED_OUTPUT_TOKENS, EXPECTED_JOULES, ATTRIBUTED_JOULES, INCREMENTAL_JOULES,
         ENERGY_ERROR, GRAMS, WATER, COST, EXPECTED_TTFT, EXPECTED_TPOT, EXPECTED_SERVICE,

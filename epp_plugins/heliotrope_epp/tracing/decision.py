@@ -29,6 +29,8 @@ class Facts:
     prompt_tokens: int
     max_output_tokens: int | None
     expected_output_tokens: float
+    media_count: int = 0
+    media_unknown: int = 0
 
     def names(self) -> Values:
         """What every span of the decision carries, as in llm-d's picker."""
@@ -132,6 +134,10 @@ class DecisionRecord:
         prefill = None if self.result is None else self.result.pick.prefill
         return destination.endpoint if prefill is None else prefill.key
 
+    def _encode_endpoints(self) -> tuple[str, ...] | None:
+        encoders = () if self.result is None else self.result.pick.encoders
+        return tuple(option.key for option in encoders) or None
+
     def _values(self) -> Values:
         facts, destination = self.facts, self.destination
         values: dict[a.Attribute, a.Value | None] = {a.ARM: self.arm, a.REJECTION: self.rejection}
@@ -142,9 +148,12 @@ class DecisionRecord:
                 a.PROMPT_TOKENS: facts.prompt_tokens,
                 a.EXPECTED_OUTPUT_TOKENS: float(facts.expected_output_tokens),
             }
+            if facts.media_count:
+                values |= {a.MEDIA_COUNT: facts.media_count, a.MEDIA_UNKNOWN: facts.media_unknown}
         if destination is not None:
             values |= {
                 **destination.names(),
+                a.ENCODE_ENDPOINTS: self._encode_endpoints(),
                 a.PREFILL_ENDPOINT: self._prefill_endpoint(destination),
                 a.DECODE_ENDPOINT: destination.endpoint,
                 a.CACHED_TOKENS: float(destination.cached_tokens),

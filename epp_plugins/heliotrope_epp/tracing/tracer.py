@@ -121,6 +121,8 @@ class RecordedTrace(RequestTrace):
             prompt_tokens=request.prompt_tokens,
             max_output_tokens=request.max_output_tokens,
             expected_output_tokens=request.expected_output_tokens,
+            media_count=len(request.media),
+            media_unknown=sum(item.tokens is None for item in request.media),
         )
         self._result = result
 

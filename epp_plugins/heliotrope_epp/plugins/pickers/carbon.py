@@ -16,17 +16,21 @@ from heliotrope.cache.gate import OFF, Gate
 from heliotrope.cache.links import Links
 from heliotrope.decide.candidates import Candidates, FloatColumn, RegionView
 from heliotrope.decide.decision import Decision, decide
+from heliotrope.decide.encode import Encoding
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
-from heliotrope.decide.phases import with_pairs
+from heliotrope.decide.phases import usable_helpers, with_pairs
 from heliotrope.decide.plans import with_kv_plans
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.session import with_session
 from heliotrope.decide.standing import UNKNOWN_STANDING, Standing
+from heliotrope.engine.encoder import DEFAULT_ENCODER, EncoderModel
 from heliotrope.predict.models import LearnedModels
 from heliotrope_epp.plugins.context import CarbonContext
+from heliotrope_epp.plugins.embeddings import EmbeddingIndex
 from heliotrope_epp.plugins.interface import LlmRequest, Option, Options, Pick
+from heliotrope_epp.plugins.kv_labels import place_of
 from heliotrope_epp.plugins.pickers.fixed import FixedColumns, FixedColumnsCache
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
 from heliotrope_epp.plugins.pickers.transfers import KvPoolCache, PairPoolCache
@@ -42,7 +46,7 @@ _OWN_CACHE = (KvAction.RECOMPUTE, KvAction.ROUTE_TO_OWNER)
 
 @dataclass(frozen=True, slots=True)
 class Prefillers:
-    """The endpoints that may prefill for others."""
+    """The endpoints that may do a phase for others: prefill, or encode."""
 
     options: Options
     standing: Standing
@@ -59,11 +63,18 @@ class CarbonPicker:
         models: Callable[[], LearnedModels | None] = lambda: None,
         links: Links | None = None,
         gate: Gate = OFF,
+        encoder: EncoderModel = DEFAULT_ENCODER,
+        embeddings: EmbeddingIndex | None = None,
     ) -> None:
         """`models` gives the learned models of the moment; `links` say what moving KV blocks costs.
 
-        `gate` keeps sessions where their caches are.
+        `gate` keeps sessions where their caches are; `encoder` says what encoding images takes, `embeddings` where that
+        has been done already.
         """
+        self._links = links or Links()
+        self._encoder = encoder
+        self._embeddings = EmbeddingIndex() if embeddings is None else embeddings
+        self._encode_fixed = FixedColumnsCache()
         self._count = parameters.max_num_of_endpoints
         self._context = context
         self._random = random
@@ -84,11 +95,13 @@ class CarbonPicker:
         policy: DecisionPolicy | None = None,
         standing: Standing = UNKNOWN_STANDING,
         prefillers: Prefillers | None = None,
+        encoders: Prefillers | None = None,
     ) -> Decision | None:
         """What the attached policy decides, whether or not it is enforced; None without a policy.
 
         `policy` is the one that holds for this request (`heliotrope.decide.resolve`); by default the attached one.
         `prefillers` may prefill for the options; None: each prefills what it decodes.
+        `encoders` may encode for whoever prefills; None: each encodes what it prefills.
         """
         policy = policy or self._context.policy()
         if policy is None:
@@ -108,6 +121,8 @@ class CarbonPicker:
         profile = request_profile(request)
         if prefillers is not None:
             candidates = self._with_pairs(profile, options, fixed, candidates, prefillers, policy, now_unix_s, standing)
+        if request.media:
+            candidates = self._with_encoding(request, options, candidates, prefillers, encoders, policy, now_unix_s)
         decision = decide(
             profile,
             candidates,
@@ -150,6 +165,36 @@ class CarbonPicker:
             prefill_standing=prefillers.standing,
         )
 
+    def _with_encoding(
+        self,
+        request: LlmRequest,
+        options: Options,
+        candidates: Candidates,
+        prefillers: Prefillers | None,
+        encoders: Prefillers | None,
+        policy: DecisionPolicy,
+        now_unix_s: float,
+    ) -> Candidates:
+        states = [*options.states]
+        pool = usable = None
+        if prefillers is not None:
+            states += prefillers.options.states
+        if encoders is not None and len(encoders.options):
+            others = encoders.options
+            states += others.states
+            fixed = self._encode_fixed.of(others)
+            pool = candidates_of(others, np.zeros(len(others)), candidates.region_views, fixed)
+            usable = usable_helpers(candidates, pool, policy, now_unix_s, helper_standing=encoders.standing)
+        encoding = Encoding(
+            model=self._encoder,
+            cached=self._embeddings.held(request.media),
+            encoders=pool,
+            usable=usable,
+            places={state.endpoint.key: place_of(state.endpoint, state.traits) for state in states},
+            links=self._links,
+        )
+        return replace(candidates, encoding=encoding)
+
     def pick(
         self,
         request: LlmRequest,
@@ -160,9 +205,12 @@ class CarbonPicker:
         policy: DecisionPolicy | None = None,
         standing: Standing = UNKNOWN_STANDING,
         prefillers: Prefillers | None = None,
+        encoders: Prefillers | None = None,
     ) -> Pick:
         """Choose by the policy, with fallbacks by score among the endpoints that its hard constraints allow."""
-        decision = self.evaluate(request, options, scores, now_unix_s, assignment, policy, standing, prefillers)
+        decision = self.evaluate(
+            request, options, scores, now_unix_s, assignment, policy, standing, prefillers, encoders
+        )
         if decision is None or not decision.policy.enforce:
             order = best_first(scores, self._random)
             return Pick(tuple(options[i] for i in order[: self._count]), decision=decision)
@@ -180,7 +228,8 @@ class CarbonPicker:
                 # A gateway's retry carries the same header, so it must go where the prefiller's blocks fit.
                 spares = self._pair_pools.partners(options.states, prefill.state, spares)
             chosen += spares[: self._count - 1]
-        return Pick(tuple(options[i] for i in chosen), decision=decision, prefill=prefill)
+        encode = () if encoders is None else _encoders(decision, decision.winner, encoders.options)
+        return Pick(tuple(options[i] for i in chosen), decision=decision, prefill=prefill, encoders=encode)
 
 
 def _prefiller(decision: Decision, row: int, options: Options) -> Option | None:
@@ -188,6 +237,12 @@ def _prefiller(decision: Decision, row: int, options: Options) -> Option | None:
     candidates = decision.candidates
     pair = row - candidates.aggregated_count
     return None if candidates.pairs is None or pair < 0 else options[int(candidates.pairs.rows[pair])]
+
+
+def _encoders(decision: Decision, row: int, options: Options) -> tuple[Option, ...]:
+    """Where the plan of this row has images encoded, if that is not where it prefills."""
+    encodes = decision.estimates.encodes
+    return () if encodes is None else tuple(options[i] for i in encodes.plans[row].encoders)
 
 
 def _last_served(request: LlmRequest, endpoints: Sequence[str]) -> int | None:
@@ -208,6 +263,7 @@ def request_profile(request: LlmRequest) -> RequestProfile:
         ttft_slo_seconds=request.ttft_slo_seconds,
         tpot_slo_seconds=request.tpot_slo_seconds,
         reasoning=request.reasoning,
+        media=request.media,
     )
 
 

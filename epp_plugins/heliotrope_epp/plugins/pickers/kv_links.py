@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from heliotrope.cache.links import DEFAULT_LINKS, DEFAULT_TIERS, Link, LinkClass, Links, Tier
+from heliotrope.engine.encoder import DEFAULT_ENCODER, EncoderModel
 from heliotrope_epp.plugins.parameters import StrictModel
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters
 
@@ -35,11 +36,28 @@ class LinkParameters(StrictModel):
         return replace(default, **{name: value for name, value in given.items() if value is not None})
 
 
+class EncoderParameters(StrictModel):
+    """Measured costs of encoding images (`heliotrope.engine.encoder`); what is left out stays as the default has it."""
+
+    base_seconds: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    seconds_per_image: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    seconds_per_token: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    base_joules: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    joules_per_image: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    joules_per_token: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    bytes_per_token: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Of an embedding."""
+    relative_error: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """One standard deviation of seconds and joules over the estimate."""
+
+
 class CarbonPickerParameters(PickerParameters):
     """What the carbon picker takes beside every picker's."""
 
     kv_links: dict[str, LinkParameters] | None = None
     """By `node`, `rack`, `region`, `wan`, `cpu` and `disk`; absent: the defaults of docs/kv-actions.md."""
+    encoder: EncoderParameters | None = None
+    """Absent: the defaults of docs/modalities.md."""
 
     @model_validator(mode="after")
     def _known_links(self) -> Self:
@@ -49,6 +67,12 @@ class CarbonPickerParameters(PickerParameters):
                 names = ", ".join(each for each in known if each != Tier.ACCELERATOR)
                 raise ValueError(f"kvLinks has no link {name!r}; there are {names}")
         return self
+
+    @property
+    def encoder_model(self) -> EncoderModel:
+        """What encoding takes."""
+        given = {} if self.encoder is None else self.encoder.model_dump(exclude_none=True)
+        return replace(DEFAULT_ENCODER, **given)
 
     @property
     def links(self) -> Links:

@@ -1,4 +1,4 @@
-"""llm-d's deciders: whether a prompt is prefilled elsewhere, once it is known where it will be decoded."""
+"""llm-d's deciders: whether a prompt is prefilled, or its images are encoded, at another endpoint."""
 
 from pydantic import Field
 
@@ -7,6 +7,7 @@ from heliotrope_epp.plugins.parameters import StrictModel
 
 ALWAYS_DISAGG_PD_DECIDER = "always-disagg-pd-decider"
 PREFIX_BASED_PD_DECIDER = "prefix-based-pd-decider"
+ALWAYS_DISAGG_MULTIMODAL_DECIDER = "always-disagg-multimodal-decider"
 
 
 class AlwaysDisaggPdDecider:
@@ -15,6 +16,14 @@ class AlwaysDisaggPdDecider:
     def prefills_elsewhere(self, request: LlmRequest, decode: Option) -> bool:  # noqa: ARG002
         """True."""
         return True
+
+
+class AlwaysDisaggMultimodalDecider:
+    """Images are encoded elsewhere whenever there are some."""
+
+    def encodes_elsewhere(self, request: LlmRequest) -> bool:
+        """Whether there is anything beside text."""
+        return bool(request.media)
 
 
 class PrefixBasedPdDeciderParameters(StrictModel):

@@ -1,4 +1,4 @@
-"""`disagg-profile-handler`: one profile chooses where to decode, another one where to prefill, for some requests."""
+"""`disagg-profile-handler`: one profile chooses where to decode, others where to prefill and encode some requests."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from heliotrope_epp.plugins.interface import LlmRequest, Option, Pick, PrefillDecider
+from heliotrope_epp.plugins.interface import EncodeDecider, LlmRequest, Option, Pick, PrefillDecider
 from heliotrope_epp.plugins.kinds import PluginKind
 from heliotrope_epp.plugins.parameters import Reference, StrictModel
 
@@ -27,16 +27,17 @@ class StageOrder(StrEnum):
 class DisaggProfiles(StrictModel):
     """Names of profiles."""
 
-    unsupported: ClassVar[frozenset[str]] = frozenset({"encode", "fallback"})
+    unsupported: ClassVar[frozenset[str]] = frozenset({"fallback"})
     decode: str = "decode"
     prefill: str = "prefill"
+    encode: str = "encode"
 
 
 class DisaggDeciders(StrictModel):
     """Names of deciders."""
 
-    unsupported: ClassVar[frozenset[str]] = frozenset({"encode"})
     prefill: Annotated[str | None, Reference(PluginKind.DECIDER)] = None
+    encode: Annotated[str | None, Reference(PluginKind.ENCODE_DECIDER)] = None
 
 
 class DisaggProfileHandlerParameters(StrictModel):
@@ -72,14 +73,32 @@ class DisaggProfileHandlerParameters(StrictModel):
         """The profile that chooses where to prefill; None where no prompt is prefilled elsewhere."""
         return (self.profiles or DisaggProfiles()).prefill if self.prefill_first or self.decider else None
 
+    @property
+    def encode_decider(self) -> str | None:
+        """The name of the decider about encoders; None or empty: there is none."""
+        return None if self.deciders is None else self.deciders.encode
+
+    @property
+    def encode_profile(self) -> str | None:
+        """The profile that chooses encoders; None where images are encoded with the prefill."""
+        return (self.profiles or DisaggProfiles()).encode if self.encode_decider else None
+
 
 class DisaggProfileHandler:
-    """Implements `DisaggregatingHandler`."""
+    """Implements `DisaggregatingHandler` and `EncodingHandler`."""
 
-    def __init__(self, parameters: DisaggProfileHandlerParameters, deciders: Mapping[str, PrefillDecider]) -> None:
-        """`deciders` are those of the configuration, by name."""
+    def __init__(
+        self,
+        parameters: DisaggProfileHandlerParameters,
+        deciders: Mapping[str, PrefillDecider],
+        encode_deciders: Mapping[str, EncodeDecider] | None = None,
+    ) -> None:
+        """Both kinds of deciders are those of the configuration, by name."""
         self.decode_profile = parameters.decode_profile
         self.prefill_profile = parameters.prefill_profile
+        self.encode_profile = parameters.encode_profile
+        encode = parameters.encode_decider
+        self._encode_decider = (encode_deciders or {})[encode] if encode else None
         self._always = parameters.prefill_first
         self._decider = deciders[parameters.decider] if parameters.decider else None
 
@@ -94,6 +113,10 @@ class DisaggProfileHandler:
     def prefills_elsewhere(self, request: LlmRequest, decode: Option) -> bool:
         """Whether the profile for prefill runs, where no policy decides."""
         return self._always or (self._decider is not None and self._decider.prefills_elsewhere(request, decode))
+
+    def encodes_elsewhere(self, request: LlmRequest) -> bool:
+        """Whether the profile for encoders runs, where no policy decides."""
+        return self._encode_decider is not None and self._encode_decider.encodes_elsewhere(request)
 
 
 class NoEffect:

@@ -170,7 +170,7 @@ def test_the_valid_one_is_valid() -> None:
             "unknown plugin type quue-scorer; did you mean queue-scorer?",
         ),
         (plugins("type: Queue-Scorer"), "plugins[0].type", "did you mean queue-scorer?"),
-        (plugins("type: zzz"), "plugins[0].type", "unknown plugin type zzz; known types: always-disagg-pd-decider"),
+        (plugins("type: zzz"), "plugins[0].type", "unknown plugin type zzz; known types: always-disagg-multi"),
         (plugins("type: ''"), "plugins[0].type", "at least 1 character"),
         (
             plugins("type: weighted-random-picker"),

@@ -123,7 +123,8 @@ def test_a_profile_that_never_runs_and_a_deprecated_type_are_named() -> None:
         ("{deciders: {prefill: always-disagg-pd-decider}}", ".profiles.prefill", "there is no profile prefill"),
         ("{deciders: {prefill: decode-filter}}", ".deciders.prefill", "is a filter, where a decider is needed"),
         ("{deciders: {prefill: nobody}}", ".deciders.prefill", "no entry of plugins has the name nobody"),
-        ("{deciders: {encode: x}}", ".deciders.encode", "is llm-d's, but not supported"),
+        ("{deciders: {encode: x}}", ".deciders.encode", "no entry of plugins has the name x"),
+        ("{deciders: {encode: always-disagg-pd-decider}}", ".deciders.encode", "where a decider of encoders is needed"),
         ("{profiles: {fallback: x}}", ".profiles.fallback", "is llm-d's, but not supported"),
         ("{stageOrder: both}", ".stageOrder", "must match pattern"),
         (

@@ -44,6 +44,19 @@ TREE = {
     "pick_endpoints": "run_scheduler_profile",
 }
 
+ENCODERS = """
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: encode-filter
+- type: decode-filter
+- type: always-disagg-multimodal-decider
+- type: disagg-profile-handler
+  parameters: {deciders: {encode: always-disagg-multimodal-decider}}
+schedulingProfiles:
+- {name: encode, plugins: [{pluginRef: encode-filter}]}
+- {name: decode, plugins: [{pluginRef: decode-filter}]}
+"""
 ENERGY = RequestEnergy(
     start_unix_s=UNIX_OFFSET_S + 100.05,
     end_unix_s=UNIX_OFFSET_S + 101.55,
@@ -397,7 +410,7 @@ def everything() -> list[ReadableSpan]:
         if lost.ctx is not None:
             bench.director.done(lost.ctx, report(None, cause=Cause.DISCONNECTED))
         spans += bench.spans()
-    return spans + kept_session() + pulled() + resolved() + downgraded()
+    return spans + kept_session() + pulled() + resolved() + downgraded() + encoded()
 
 
 def downgraded() -> list[ReadableSpan]:
@@ -419,6 +432,24 @@ def test_a_downgrade_is_seen_in_the_span() -> None:
     assert attributes[a.MODEL_DOWNGRADED.name] is True
     assert attributes[a.MODEL_REASON.name] == "quality 0.9 of at least 0.765"
     assert attributes[a.REASONING_EFFORT.name] == "low"
+
+
+def encoded() -> list[ReadableSpan]:
+    """A request with an image that another endpoint encodes."""
+    bench = Bench(policy=None, config=ENCODERS)
+    for state, role in zip(bench.store.states(), ("decode", "encode"), strict=True):
+        state.endpoint = replace(state.endpoint, labels={"llm-d.ai/role": role})
+    image = {"type": "image_url", "image_url": {"url": "https://pictures.example/1.png"}}
+    bench.send(Gateway(chat(messages=[{"role": "user", "content": [image]}])))
+    return bench.spans()
+
+
+def test_the_span_says_where_images_are_encoded() -> None:
+    (attributes,) = [dict(span.attributes or {}) for span in encoded() if span.name == a.ORCHESTRATION.name]
+    assert attributes[a.ENCODE_ENDPOINTS.name] == ("ns/b",)
+    assert attributes[a.PREFILL_ENDPOINT.name] == attributes[a.DECODE_ENDPOINT.name] == "ns/a"
+    assert (attributes[a.MEDIA_COUNT.name], attributes[a.MEDIA_UNKNOWN.name]) == (1, 0)
+    assert "pictures" not in str(attributes)
 
 
 def resolved() -> list[ReadableSpan]:
