@@ -130,8 +130,8 @@ def _levers(ablations: Mapping[str, Any]) -> str:
         "How far two equal runs differ was not measured."
         if again is None
         else f"Two runs of the whole policy differed by {again['grams_difference']:.1f} g and "
-        f"{again['joules_difference'] / 1000:,.0f} kJ; what is lost without a lever means nothing below that "
-        "(grey in the plot)."
+        f"{again['joules_difference'] / 1000:,.0f} kJ (grey in the plot). That is one draw: "
+        "other pairs may differ by more, so what is lost without a lever says little unless it is well above."
     )
     return (
         "<h2>What each lever is worth</h2><p>Heliotrope once more for each lever, on the same requests, with a policy "
