@@ -49,7 +49,10 @@ def candidate_table(decision: CarbonDecision) -> Table:
         table.add_column("learned")
     table.add_column("why", overflow="fold")
     for c in ranked(decision):
-        cells = [_phases(c.prefill_endpoint, c.endpoint), _phases(c.prefill_region, c.region or UNKNOWN)]
+        cells = [
+            _phases(c.encode_endpoints, c.prefill_endpoint, c.endpoint),
+            _phases(c.encode_regions, c.prefill_region, c.region or UNKNOWN),
+        ]
         if with_action:
             cells.append(shown(c.kv_action or UNKNOWN))
         cells += [
@@ -69,9 +72,10 @@ def candidate_table(decision: CarbonDecision) -> Table:
     return table
 
 
-def _phases(prefill: str | None, decode: str) -> str:
-    """Where a plan prefills and decodes; one name where that is the same."""
-    return shown(decode) if prefill in (None, decode) else f"{shown(prefill or UNKNOWN)} → {shown(decode)}"
+def _phases(encode: Sequence[str | None] | None, prefill: str | None, decode: str) -> str:
+    """Where a plan encodes images, prefills and decodes; one name where that is the same."""
+    rest = shown(decode) if prefill in (None, decode) else f"{shown(prefill or UNKNOWN)} → {shown(decode)}"
+    return f"{', '.join(shown(name or UNKNOWN) for name in encode)} ▸ {rest}" if encode else rest
 
 
 def region_table(decision: CarbonDecision) -> Table:

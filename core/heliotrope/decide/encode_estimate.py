@@ -25,12 +25,18 @@ class Encodes:
     """Operational, per candidate; NaN where a grid is unknown."""
     encoders: tuple[str, ...]
     """The endpoints that the plans' rows mean."""
+    regions: tuple[str | None, ...]
+    """Theirs."""
     unknown: int
     """Things of the prompt that take time and joules which no estimate has."""
 
     def endpoints(self, row: int) -> tuple[str, ...]:
         """The encoders of a plan; empty: in place."""
         return tuple(self.encoders[i] for i in self.plans[row].encoders)
+
+    def regions_of(self, row: int) -> tuple[str | None, ...]:
+        """The regions of the same."""
+        return tuple(self.regions[i] for i in self.plans[row].encoders)
 
 
 class _Sides:
@@ -129,7 +135,7 @@ def add_encodes(
         _add(columns, service_seconds, prices, row, plan, encoding.model.relative_error, unknown=unknown > 0)
         _price(prices, row, plan, here, at, at_encoders, grams[best], float(columns.energy[row]), share)
     names = () if pool is None else pool.endpoints
-    return Encodes(tuple(chosen), operational, names, unknown)
+    return Encodes(tuple(chosen), operational, names, () if pool is None else pool.regions, unknown)
 
 
 def _prefiller(candidates: Candidates, pair: int) -> int:

@@ -31,6 +31,9 @@ def explanation(decision: "Decision") -> dict[str, Any]:
     request, policy, candidates = decision.request, decision.policy, decision.candidates
     shown = _shown(decision)
     regions = {where for i in shown for where in (candidates.regions[i], candidates.prefill_region(i))}
+    encodes = decision.estimates.encodes
+    if encodes is not None:
+        regions |= {where for i in shown for where in encodes.regions_of(i)}
     return {
         "version": VERSION,
         "time_unix_s": decision.now_unix_s,
@@ -152,6 +155,7 @@ def _candidate(decision: "Decision", i: int) -> dict[str, Any]:
         "incremental_joules": finite_or_none(e.incremental_joules[i]),
         "attributed_joules": finite_or_none(e.attributed_joules[i]),
         "encode_endpoints": None if e.encodes is None else list(e.encodes.endpoints(i)),
+        "encode_regions": None if e.encodes is None else list(e.encodes.regions_of(i)),
         "encode_seconds": 0.0 if e.encodes is None else finite_or_none(e.encodes.plans[i].seconds),
         "encode_joules": 0.0 if e.encodes is None else finite_or_none(e.encodes.plans[i].joules),
         "encode_grams_co2e": 0.0 if e.encodes is None else finite_or_none(e.encodes.grams_co2e[i]),

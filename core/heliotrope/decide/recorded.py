@@ -50,6 +50,7 @@ class Candidate(_Part):
     attributed_joules: Number = None
     encode_endpoints: list[str] | None = None
     """Where its images are encoded; empty: where it is prefilled; None: it has none."""
+    encode_regions: list[str | None] | None = None
     encode_seconds: Number = None
     encode_joules: Number = None
     encode_grams_co2e: Number = None

@@ -74,7 +74,8 @@ class Attachments:
         key = xxh3_128_hexdigest(named)
         known = self._by_key.get(key)
         if known is None:
-            seen = modality is Modality.IMAGE and isinstance(url, str)
-            tokens, assumed = image_tokens(url, RULE) if seen else (None, False)
+            tokens, assumed = None, False
+            if modality is Modality.IMAGE and isinstance(url, str):
+                tokens, assumed = image_tokens(url, RULE)
             known = self._by_key[key] = Attachment(modality, key, tokens, assumed)
         return known

@@ -198,6 +198,13 @@ def test_a_pair_is_encoded_for_its_prefiller() -> None:
     assert [plan.joules == 0.0 for plan in cached.plans] == [False, True]
 
 
+def test_a_plan_that_pulls_cached_blocks_encodes_in_place() -> None:
+    candidates = replace(pool(["c", "c"], THREE), kv_sources=(None, "e0"))
+    found = estimated(images(300), candidates, encoders(["a"])).encodes
+    assert found is not None
+    assert [found.endpoints(row) for row in range(2)] == [("v0",), ()]
+
+
 def test_the_explanation_says_where_and_what_is_not_known() -> None:
     request = images(300)
     candidates = pool(["c"], THREE)
@@ -206,7 +213,8 @@ def test_the_explanation_says_where_and_what_is_not_known() -> None:
     document = decision.explanation()
     assert document["media"] == {"count": {"image": 1}, "tokens": 300, "assumed": 0, "unknown": 0}
     (row,) = document["candidates"]
-    assert row["encode_endpoints"] == ["v0"]
+    assert (row["encode_endpoints"], row["encode_regions"]) == (["v0"], ["a"])
+    assert {each["name"] for each in document["regions"]} == {"a", "c"}
     assert row["encode_joules"] > 0.0
     assert row["encode_grams_co2e"] > 0.0
     (text,) = decide(REQUEST, candidates, PROMISE, NOW).explanation()["candidates"]

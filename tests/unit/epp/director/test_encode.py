@@ -146,7 +146,9 @@ def test_too_many_images_are_the_clients_fault() -> None:
 @pytest.mark.parametrize("policy", [None, POLICY])
 def test_without_an_encoder_images_are_served_where_they_are(policy: DecisionPolicy | None) -> None:
     bench = Encoded(policy=policy)
-    bench.endpoints = bench.endpoints[:1]
+    only = Endpoint("a", "ns", "10.0.0.1", 8000, {"llm-d.ai/role": "decode"})
+    other = Endpoint("b", "ns", "10.0.0.2", 8000, {"llm-d.ai/role": "prefill"})
+    bench.endpoints = (only, other)
     bench.apply()
     request = ask(bench, picture(560))
     assert request.routed_to == "10.0.0.1:8000"
