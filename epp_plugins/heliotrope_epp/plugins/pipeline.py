@@ -338,7 +338,10 @@ def _judged(
     assignment: Assignment,
     effort_is_free: bool,
 ) -> ModelVerdict | None:
-    """Which models may answer; a held-out request keeps the group's default, as without Heliotrope."""
+    """Which models may answer; a held-out request keeps the group's default, as without Heliotrope.
+
+    So does one with images or the like: predictors know text, and a smaller model may not see.
+    """
     rules = policy.models
     group = None if rules is None else rules.group_for(request.model, policy.provenance.service_class)
     if rules is None or group is None:
@@ -346,8 +349,10 @@ def _judged(
     held_out = assignment.arm is Arm.HOLDOUT
     if held_out:
         prediction = replace(prediction, quality={}, fallback="held out, so that savings are measured")
+    elif request.media:
+        prediction = replace(prediction, quality={}, fallback="holds more than text, of which quality is not predicted")
     serving = frozenset(name for state in states if (name := served_model(state)) is not None)
-    free = effort_is_free and not held_out
+    free = effort_is_free and not held_out and not request.media
     return judge(group, rules, prediction, serving, request.reasoning, effort_is_free=free)
 
 

@@ -105,6 +105,15 @@ def test_under_advise_the_choice_is_shown_and_nothing_is_changed() -> None:
     assert [each["allowed"] for each in models["models"]] == [True, False]
 
 
+def test_requests_with_images_keep_the_default() -> None:
+    bench = serving(Bench(policy=policy(rules())))
+    image = {"type": "image_url", "image_url": {"url": "https://pictures.example/1.png"}}
+    answer = bench.send(Gateway(chat(messages=[{"role": "user", "content": [image]}])))
+    assert (answer.routed_to, headers(answer)["x-heliotrope-model"]) == ("10.0.0.1:8000", "m")
+    models = (bench.log.get("r-1") or {})["scheduling"]["models"]
+    assert models["fallback"] == "holds more than text, of which quality is not predicted"
+
+
 def test_held_out_requests_keep_the_default() -> None:
     bench = serving(Bench(policy=policy(rules(), holdout_percent=50)))
     seen = set()
