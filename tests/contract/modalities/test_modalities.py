@@ -145,7 +145,8 @@ async def test_a_clean_encoder_encodes_and_what_is_remembered_is_not_encoded_aga
         assert pool.encoded() == {"e": 1, "d": 0}
         first = await pool.chosen("first")
         assert (first["endpoint"], first["encode_endpoints"]) == ("default/d", ["default/e"])
-        assert first["encode_joules"] > 0.0
+        drawn = pool.engines["e"].driver.finished["chatcmpl-first-enc-0"].joules
+        assert first["encode_joules"] == pytest.approx(drawn, rel=0.2)
         await pool.ask("again", picture(560))
         assert pool.encoded() == {"e": 1, "d": 0}
         again = await pool.chosen("again")
