@@ -83,6 +83,8 @@ class Series:
         index = bisect_right(self.times_unix_s, start_unix_s) - 1
         if index < 0:
             return None
+        if self.times_unix_s[index] <= start_unix_s and end_unix_s <= self._end_of(index):
+            return self.values_g_per_kwh[index]
         weighted, time = 0.0, start_unix_s
         while time < end_unix_s:
             if index >= len(self.times_unix_s) or not self.times_unix_s[index] <= time < self._end_of(index):

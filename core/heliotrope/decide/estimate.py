@@ -103,13 +103,12 @@ def estimate(
         now_unix_s: the time of the decision, for carbon forecasts.
         models: learned models; where one answers, it takes the analytic model's place.
     """
-    from heliotrope.decide.kernel import analytic
+    from heliotrope.decide.kernel import analytic, known_sum
 
     n = len(candidates)
     columns = Columns.unknown(n)
     regions = RegionColumns(candidates)
     rtt_seconds = regions.rtt_seconds
-    first = candidates.endpoint_count
     analytic(
         candidates.engine_rows,
         candidates.running,
@@ -122,7 +121,7 @@ def estimate(
         rtt_seconds,
         float(request.prompt_tokens),
         request.expected_output_tokens,
-        float(np.nansum(candidates.running[:first]) + np.nansum(candidates.waiting[:first])),
+        known_sum(candidates.running, candidates.waiting, candidates.endpoint_count),
         columns.table,
         columns.kv_fits,
     )

@@ -89,6 +89,17 @@ def _decode_joules(c: Row, batch: float, kv_tokens: float) -> float:
 
 
 @compiled
+def known_sum(first: Row, second: Row, count: int) -> float:
+    """Of the first so many values of two columns, those that are known."""
+    total = 0.0
+    for i in range(count):
+        for value in (first[i], second[i]):
+            if value == value:
+                total += value
+    return total
+
+
+@compiled
 def analytic(
     coefficients: Matrix,
     running: Row,
