@@ -68,6 +68,8 @@ drift: $(STAMP) ## Fail if a generated file is not what `make generate` writes
 .PHONY: bench
 bench: $(STAMP) ## Measure the picker and its models; results in build/bench/
 	@$(RUN) python bench/picker.py
+	@$(RUN) python bench/decide.py
+	@$(RUN) python bench/phases.py
 	@$(RUN) python bench/predict.py
 	@$(RUN) python bench/sessions.py
 	@$(RUN) python bench/quality.py
