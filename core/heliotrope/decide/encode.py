@@ -95,6 +95,16 @@ def encode_plans(graph: PhaseGraph, encoding: Encoding, endpoint: str, *, elsewh
     return plans + [_elsewhere(graph, encoding, endpoint, way, links, waits) for way in ways]
 
 
+def alike(encoding: Encoding, endpoint: str) -> tuple[object, ...]:
+    """Equal for endpoints that have the same plans."""
+    pool, known = encoding.encoders, encoding.cached.get(endpoint)
+    if pool is None:
+        return (known,)
+    here = encoding.places.get(endpoint, NOWHERE)
+    kinds = [link_class(encoding.places.get(name, NOWHERE), here) for name in pool.endpoints]
+    return known, endpoint if endpoint in pool.endpoints else None, *kinds
+
+
 def encode_graph(request: RequestProfile, encoding: Encoding) -> PhaseGraph:
     """The graph of a request, with the embeddings that its images become."""
     return request_graph(request, encoding.model.bytes_per_token)

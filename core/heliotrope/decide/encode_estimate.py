@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from heliotrope.carbon.footprint import embodied_grams, hardware_cost, water_liters
-from heliotrope.decide.candidates import Candidates, FloatColumn
+from heliotrope.decide.candidates import Candidates, FloatColumn, IntColumn
 from heliotrope.decide.columns import Columns
-from heliotrope.decide.encode import EncodePlan, Encoding, best_plan, encode_graph, encode_plans
+from heliotrope.decide.encode import EncodePlan, Encoding, alike, best_plan, encode_graph, encode_plans
 from heliotrope.decide.pair_estimate import Prices
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.region_columns import RegionColumns
@@ -42,32 +42,25 @@ class Encodes:
 class _Sides:
     """What joules and time cost at endpoints, one row each."""
 
-    def __init__(
-        self, candidates: Candidates, regions: RegionColumns, now_unix_s: float, duration_s: float, *, embodied: bool
-    ) -> None:
-        self._pue, self._wue = regions.pue(), regions.wue_l_per_kwh()
-        self._intensity = regions.intensity_g_per_kwh(now_unix_s, duration_s)
-        self._candidates, self._embodied = candidates, embodied
+    def __init__(self, candidates: Candidates, regions: RegionColumns, now_unix_s: float, duration_s: float) -> None:
+        self.pue, self.wue = regions.pue(), regions.wue_l_per_kwh()
+        self.intensity = regions.intensity_g_per_kwh(now_unix_s, duration_s)
+        self.price = candidates.price_per_hour
+        self.embodied, self.lifetime = candidates.embodied_grams, candidates.embodied_lifetime_seconds
 
     def grams(self, row: int, joules: float) -> float:
         """Operational emissions."""
-        return float(grams_co2e(joules, self._pue[row], self._intensity[row])) if joules else 0.0
+        return float(grams_co2e(joules, self.pue[row], self.intensity[row])) if joules else 0.0
 
-    def intensity_joules(self, row: int, joules: float) -> float:
-        """Joules weighted by intensity."""
-        return float(joules * self._intensity[row]) if joules else 0.0
+    def then(self, others: "_Sides | None", first: int, rows: IntColumn) -> None:
+        """The first of these rows, then those rows of others."""
+        if others is not None:
+            for name in ("pue", "wue", "intensity", "price", "embodied", "lifetime"):
+                setattr(self, name, np.concatenate([getattr(self, name)[:first], getattr(others, name)[rows]]))
 
-    def liters(self, row: int, joules: float) -> float:
-        """Of water."""
-        return float(water_liters(joules, self._wue[row])) if joules else 0.0
 
-    def hardware(self, row: int, seconds: float) -> tuple[float, float]:
-        """Cost and embodied grams of occupying it."""
-        c = self._candidates
-        if not seconds:
-            return 0.0, 0.0
-        grams = embodied_grams(c.embodied_grams[row], c.embodied_lifetime_seconds[row], seconds)
-        return float(hardware_cost(c.price_per_hour[row], seconds)), float(grams) if self._embodied else 0.0
+# What a plan takes elsewhere beside operational emissions, all of its encoders together.
+_LITERS, _COST, _EMBODIED, _WEIGHTED = range(4)
 
 
 def add_encodes(
@@ -85,7 +78,8 @@ def add_encodes(
     """Choose how each plan encodes and add that to its estimates, in place.
 
     Errors are independent of the rest's for latency and taken to be alike for energy, whose error is unknown where
-    something of the prompt is.
+    something of the prompt is. Where several requests share an endpoint, they share what its hardware costs while it
+    encodes; an encoder, and a pair's prefiller, is charged to the request alone.
 
     Args:
         columns: of all plans, complete but for encoding.
@@ -99,48 +93,57 @@ def add_encodes(
         now_unix_s: for forecasts.
         duration_s: of the longest service.
     """
-    graph, embodied = encode_graph(request, encoding), policy.include_embodied
-    unknown = sum(item.tokens is None for item in request.media)
-    own = _Sides(candidates, regions, now_unix_s, duration_s, embodied=embodied)
-    prefillers = None if candidates.pairs is None else candidates.pairs.prefillers
-    pool = encoding.encoders
-
-    def others(of: Candidates | None) -> _Sides | None:
-        columns_of = None if of is None else RegionColumns(of, regions)
-        if of is None or columns_of is None:
-            return None
-        return _Sides(of, columns_of, now_unix_s, duration_s, embodied=embodied)
-
-    at_prefillers, at_encoders = others(prefillers), others(pool)
+    pairs, pool, first = candidates.pairs, encoding.encoders, candidates.aggregated_count
+    codes = candidates.region_codes
+    here = _Sides(candidates, regions, now_unix_s, duration_s)
+    if pairs is not None:
+        at_prefillers = _Sides(pairs.prefillers, RegionColumns(pairs.prefillers, regions), now_unix_s, duration_s)
+        here.then(at_prefillers, first, pairs.rows)
+        codes = np.concatenate([codes[:first], -2 - pairs.prefillers.region_codes[pairs.rows]])
+    there = None if pool is None else _Sides(pool, RegionColumns(pool, regions), now_unix_s, duration_s)
     ttft_slo = policy.ttft_slo_seconds if request.ttft_slo_seconds is None else request.ttft_slo_seconds
-    ways: dict[tuple[str, bool], tuple[list[EncodePlan], list[float]]] = {}
+    plans, grams = _chosen(columns, candidates, encoding, request, codes, here, there, ttft_slo)
+    _add(columns, service_seconds, prices, plans, encoding.model.relative_error)
+    unknown = sum(item.tokens is None for item in request.media)
+    if unknown:
+        columns.energy_error[:] = np.nan
+    sharing = np.where(np.arange(len(candidates)) < first, np.maximum(columns.batch, 1.0), 1.0)
+    _price(prices, columns.energy, plans, grams, sharing, here, there, include_embodied=policy.include_embodied)
+    names, where = ((), ()) if pool is None else (pool.endpoints, pool.regions)
+    return Encodes(plans, grams, names, where, unknown)
+
+
+def _chosen(
+    columns: Columns,
+    candidates: Candidates,
+    encoding: Encoding,
+    request: RequestProfile,
+    codes: IntColumn,
+    here: _Sides,
+    there: _Sides | None,
+    ttft_slo_seconds: float | None,
+) -> tuple[tuple[EncodePlan, ...], FloatColumn]:
+    """The plan of each row and its operational emissions; `codes` tell apart where grids differ."""
+    graph = encode_graph(request, encoding)
+    kinds: dict[str, tuple[object, ...]] = {}
+    ways: dict[object, tuple[list[EncodePlan], list[float]]] = {}
     chosen: list[EncodePlan] = []
     operational = np.zeros(len(candidates))
-    for row in range(len(candidates)):
-        pair = row - candidates.aggregated_count
-        here, at = (own, row) if pair < 0 else (at_prefillers, _prefiller(candidates, pair))
-        assert here is not None
+    for row, (code, ttft) in enumerate(zip(codes.tolist(), columns.ttft.tolist(), strict=True)):
+        endpoint = candidates.prefill_endpoint(row)
+        if endpoint not in kinds:
+            kinds[endpoint] = alike(encoding, endpoint)
         # llm-d's sidecar pulls no cached prefix for a prompt that went through encoders.
         elsewhere = candidates.kv_sources[row] is None
-        where = candidates.prefill_endpoint(row), elsewhere
-        if where not in ways:
-            plans = encode_plans(graph, encoding, where[0], elsewhere=elsewhere)
-            ways[where] = plans, [_grams(plan, here, at, at_encoders) for plan in plans]
-        plans, grams = ways[where]
-        best = best_plan(plans, grams, float(columns.ttft[row]), ttft_slo)
-        plan = plans[best]
-        chosen.append(plan)
+        key = (kinds[endpoint], code, elsewhere)
+        if key not in ways:
+            plans = encode_plans(graph, encoding, endpoint, elsewhere=elsewhere)
+            ways[key] = plans, [_grams(plan, here, row, there) for plan in plans]
+        plans, grams = ways[key]
+        best = best_plan(plans, grams, ttft, ttft_slo_seconds)
+        chosen.append(plans[best])
         operational[row] = grams[best]
-        share = float(max(columns.batch[row], 1.0)) if pair < 0 else 1.0
-        _add(columns, service_seconds, prices, row, plan, encoding.model.relative_error, unknown=unknown > 0)
-        _price(prices, row, plan, here, at, at_encoders, grams[best], float(columns.energy[row]), share)
-    names = () if pool is None else pool.endpoints
-    return Encodes(tuple(chosen), operational, names, () if pool is None else pool.regions, unknown)
-
-
-def _prefiller(candidates: Candidates, pair: int) -> int:
-    assert candidates.pairs is not None
-    return int(candidates.pairs.rows[pair])
+    return tuple(chosen), operational
 
 
 def _grams(plan: EncodePlan, here: _Sides, at: int, there: _Sides | None) -> float:
@@ -155,54 +158,64 @@ def _add(
     columns: Columns,
     service_seconds: FloatColumn,
     prices: Prices,
-    row: int,
-    plan: EncodePlan,
+    plans: tuple[EncodePlan, ...],
     relative_error: float,
-    *,
-    unknown: bool,
 ) -> None:
-    ttft, energy = columns.ttft[row], columns.energy[row]
-    joules, seconds = plan.joules, plan.seconds
-    if seconds:
-        off = np.hypot(columns.ttft_error[row] * ttft, relative_error * seconds)
-        columns.ttft_error[row] = off / (ttft + seconds)
-        columns.ttft[row] += seconds
-        # Those that wait there already wait for the encoder's step too.
-        if columns.queue_ttft[row] > 0.0:
-            columns.queue_ttft[row] += plan.here_seconds
-        service_seconds[row] += seconds
-    if joules:
-        columns.energy_error[row] = (columns.energy_error[row] * energy + relative_error * joules) / (energy + joules)
-        # Not yet the joules: the mean intensity is taken over both parts.
-        prices.intensity_g_per_kwh[row] *= energy / (energy + joules)
-        for column in (columns.energy, columns.incremental, columns.attributed):
-            column[row] += joules
-    if unknown:
-        columns.energy_error[row] = np.nan
+    seconds, joules = np.array([plan.seconds for plan in plans]), np.array([plan.joules for plan in plans])
+    ttft, energy = columns.ttft, columns.energy
+    later, dearer = seconds > 0.0, joules > 0.0
+    off = np.hypot(columns.ttft_error * ttft, relative_error * seconds)
+    np.divide(off, ttft + seconds, out=columns.ttft_error, where=later)
+    ttft += seconds
+    service_seconds += seconds
+    # Those that wait there already wait for the encoder's step too.
+    columns.queue_ttft[columns.queue_ttft > 0.0] += np.array([plan.here_seconds for plan in plans])[
+        columns.queue_ttft > 0.0
+    ]
+    off = columns.energy_error * energy + relative_error * joules
+    np.divide(off, energy + joules, out=columns.energy_error, where=dearer)
+    # Not yet the joules: the mean intensity is taken over both parts.
+    np.multiply(prices.intensity_g_per_kwh, energy / (energy + joules), out=prices.intensity_g_per_kwh, where=dearer)
+    for column in (columns.energy, columns.incremental, columns.attributed):
+        np.add(column, joules, out=column)
 
 
 def _price(
     prices: Prices,
-    row: int,
-    plan: EncodePlan,
+    energy_joules: FloatColumn,
+    plans: tuple[EncodePlan, ...],
+    grams: FloatColumn,
+    sharing: FloatColumn,
     here: _Sides,
-    at: int,
     there: _Sides | None,
-    grams: float,
-    energy_joules: float,
-    share: float,
+    *,
+    include_embodied: bool,
 ) -> None:
-    """`share`: among how many requests the endpoint's hardware is divided while it encodes."""
-    if not plan.joules:
-        return
-    parts = [(here, at, plan.here_joules, plan.here_seconds / share)]
-    if there is not None:
-        of = zip(plan.encoders, plan.there_joules, plan.there_seconds, strict=True)
-        parts += [(there, encoder, joules, seconds) for encoder, joules, seconds in of]
-    prices.grams_co2e[row] += grams
-    for side, i, joules, seconds in parts:
-        cost, embodied = side.hardware(i, seconds)
-        prices.grams_co2e[row] += embodied
-        prices.cost[row] += cost
-        prices.water_liters[row] += side.liters(i, joules)
-        prices.intensity_g_per_kwh[row] += side.intensity_joules(i, joules) / energy_joules
+    """`sharing`: among how many requests an endpoint's hardware is divided while it encodes."""
+    of_plans: dict[int, tuple[float, ...]] = {}
+    for plan in plans:
+        if id(plan) not in of_plans:
+            of_plans[id(plan)] = _elsewhere(plan, there)
+    table = np.array([of_plans[id(plan)] for plan in plans]).T
+    joules = np.array([plan.here_joules for plan in plans])
+    seconds = np.array([plan.here_seconds for plan in plans]) / sharing
+    prices.grams_co2e[:] += grams
+    if include_embodied:
+        prices.grams_co2e[:] += embodied_grams(here.embodied, here.lifetime, seconds) + table[_EMBODIED]
+    prices.water_liters[:] += water_liters(joules, here.wue) + table[_LITERS]
+    prices.cost[:] += hardware_cost(here.price, seconds) + table[_COST]
+    prices.intensity_g_per_kwh[:] += (joules * here.intensity + table[_WEIGHTED]) / energy_joules
+
+
+def _elsewhere(plan: EncodePlan, there: _Sides | None) -> tuple[float, ...]:
+    """Water, cost, embodied emissions, and joules weighted by intensity, of its encoders."""
+    sums = [0.0] * 4
+    for row, joules, seconds in zip(plan.encoders, plan.there_joules, plan.there_seconds, strict=True):
+        assert there is not None
+        if joules:
+            sums[_LITERS] += float(water_liters(joules, there.wue[row]))
+            sums[_WEIGHTED] += float(joules * there.intensity[row])
+        if seconds:
+            sums[_COST] += float(hardware_cost(there.price[row], seconds))
+            sums[_EMBODIED] += float(embodied_grams(there.embodied[row], there.lifetime[row], seconds))
+    return tuple(sums)

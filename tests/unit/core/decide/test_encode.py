@@ -257,6 +257,38 @@ def test_the_best_plan_keeps_the_promise_if_any_does(of: list[tuple[float, float
         assert best.seconds == min(plan.seconds for plan in plans)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.booleans(), st.booleans()), min_size=1, max_size=6),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=3),
+)
+def test_endpoints_are_planned_among_others_as_alone(
+    rows: list[tuple[str | None, bool, bool]], seers: list[str]
+) -> None:
+    request, candidates = images(300, 900), pool([where for where, _, _ in rows], THREE)
+    others = encoders(seers)
+    cached = {f"e{i}": frozenset({"i1"}) for i, (_, remembers, _) in enumerate(rows) if remembers}
+    of = encoding(candidates, others, cached=cached)
+    far = {f"e{i}": Place(f"n{i}", None, where) for i, (where, _, away) in enumerate(rows) if away}
+    of = replace(of, places={**of.places, **far})
+    together = estimate(request, replace(candidates, encoding=of), PROMISE, NOW).encodes
+    assert together is not None
+    for i, (where, _, _) in enumerate(rows):
+        one = replace(pool([where], THREE), endpoints=(f"e{i}",), encoding=of)
+        alone = estimate(request, one, PROMISE, NOW).encodes
+        assert alone is not None
+        assert together.plans[i] == alone.plans[0]
+        np.testing.assert_array_equal(together.grams_co2e[i], alone.grams_co2e[0])
+
+
+def test_an_endpoint_without_a_step_model_stays_unknown() -> None:
+    candidates = pool(["c", "c"], THREE, engines=[None, ENGINE], embodied_grams=np.nan, price_per_hour=np.nan)
+    found = estimated(images(300), candidates, encoders(["a"]))
+    assert np.isnan(found.ttft_seconds[0])
+    assert np.isnan(found.energy_joules[0])
+    assert np.isfinite(found.energy_joules[1])
+    assert np.isnan(found.cost).all()
+
+
 def test_encoders_that_cannot_be_are_refused() -> None:
     for name in ("base_seconds", "joules_per_token", "relative_error"):
         for value in (-1.0, float("nan"), float("inf")):
