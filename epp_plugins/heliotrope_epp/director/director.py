@@ -33,8 +33,9 @@ from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.models.rewrite import effort_is_free
 from heliotrope_epp.plugins.models.router import TASK_HEADER, ModelRouter
 from heliotrope_epp.plugins.pickers.chosen import ChosenRows
-from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
+from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.plugins.retention import RetentionAdvisor
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 from heliotrope_epp.plugins.sessions.identity import Named, Scope
 from heliotrope_epp.plugins.sessions.tracker import SessionTracker, history_of
 from heliotrope_epp.plugins.sessions.turn import SessionTurn

@@ -6,7 +6,7 @@ from heliotrope.decide.quality import ModelChoice
 from heliotrope.predict.reasoning import Reasoning
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.models.rewrite import rewritten
-from heliotrope_epp.plugins.pipeline import ScheduleResult, served_model
+from heliotrope_epp.plugins.scheduled import ScheduleResult, served_model
 from heliotrope_epp.transport.interface import Headers
 
 MODEL_HEADER = "x-heliotrope-model"

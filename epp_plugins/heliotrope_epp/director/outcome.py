@@ -9,7 +9,7 @@ from heliotrope_epp.outcomes.finished import Expected, FinishedRequest
 from heliotrope_epp.outcomes.meter import Routed
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest, Option
-from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace
 from heliotrope_epp.transport.interface import Cause, Report
 

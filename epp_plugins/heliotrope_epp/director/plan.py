@@ -4,7 +4,7 @@ from heliotrope.cache.action import KvAction
 from heliotrope.decide.plans import fetches
 from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.plugins.interface import Option
-from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 from heliotrope_epp.transport.interface import Headers
 
 KV_SOURCE_HEADER = "x-kv-cache-source-host-port"

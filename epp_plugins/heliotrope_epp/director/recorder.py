@@ -10,7 +10,7 @@ from heliotrope.unknown import finite_or_none
 from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
 from heliotrope_epp.plugins.interface import LlmRequest, Option
-from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from heliotrope.decide.holdout import OTHER_CLASS
 from heliotrope_epp.labels import LabelCap
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest
-from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 from heliotrope_epp.telemetry.models import ModelCounters
 from heliotrope_epp.telemetry.policies import PolicyCounters
 from heliotrope_epp.transport.interface import Report, Stats

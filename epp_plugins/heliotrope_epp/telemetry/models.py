@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from heliotrope_epp.plugins.models.scorer import HttpScorer
-from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 
 UNCHANGED = ""
 

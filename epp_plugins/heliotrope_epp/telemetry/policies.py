@@ -11,7 +11,7 @@ from heliotrope.unknown import finite_or_none
 from heliotrope_epp.datalayer.policy_history import PolicyHistory
 from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.plugins.memory import PickerMemory
-from heliotrope_epp.plugins.pipeline import ScheduleResult
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 
 UNKNOWN = "unknown"
 UNCLASSED = ""

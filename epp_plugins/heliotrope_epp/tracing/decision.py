@@ -11,7 +11,7 @@ from heliotrope.decide.quality import ModelChoice, ModelVerdict
 from heliotrope.decide.verdict import SessionVerdict
 from heliotrope.engine.model import EngineModel
 from heliotrope_epp.outcomes.trace import TraceContext
-from heliotrope_epp.plugins.pipeline import ProfileResult, ScheduleResult
+from heliotrope_epp.plugins.scheduled import ProfileResult, ScheduleResult
 from heliotrope_epp.tracing import attributes as a
 from heliotrope_epp.tracing.spans import Interval, SpanMaker, Values
 

@@ -8,7 +8,7 @@ from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL
 from heliotrope_epp.outcomes.finished import FinishedRequest
 from heliotrope_epp.outcomes.trace import TraceContext
 from heliotrope_epp.plugins.interface import LlmRequest, Option
-from heliotrope_epp.plugins.pipeline import ScheduleResult, untimed
+from heliotrope_epp.plugins.scheduled import ScheduleResult, untimed
 from heliotrope_epp.tracing import w3c
 from heliotrope_epp.tracing.decision import DecisionRecord, Destination, Facts
 from heliotrope_epp.tracing.export import SpanQueue

@@ -15,13 +15,14 @@ from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import NoCarbon, PluginContext
 from heliotrope_epp.plugins.interface import DisaggregatingHandler, LlmRequest
-from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
+from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.plugins.profilehandlers.deciders import (
     AlwaysDisaggPdDecider,
     PrefixBasedPdDecider,
     PrefixBasedPdDeciderParameters,
 )
 from heliotrope_epp.plugins.profilehandlers.disagg import DisaggProfileHandler, DisaggProfileHandlerParameters
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 
 ROLE = "llm-d.ai/role"
 POLICY = DecisionPolicy("p", ttft_slo_seconds=30.0, tpot_slo_seconds=5.0)

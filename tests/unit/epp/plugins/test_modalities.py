@@ -20,7 +20,8 @@ from heliotrope_epp.plugins.embeddings import EmbeddingIndex
 from heliotrope_epp.plugins.filters.encode import ENCODE_ROLES, encode_filter
 from heliotrope_epp.plugins.interface import LlmRequest, Options
 from heliotrope_epp.plugins.pickers.kv_links import CarbonPickerParameters
-from heliotrope_epp.plugins.pipeline import Pipeline, ScheduleResult
+from heliotrope_epp.plugins.pipeline import Pipeline
+from heliotrope_epp.plugins.scheduled import ScheduleResult
 from heliotrope_epp.plugins.scorers.mm_embeddings_cache import MmEmbeddingsCacheScorer
 
 POLICY = DecisionPolicy("p", ttft_slo_seconds=30.0, tpot_slo_seconds=5.0)

@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from tests.unit.epp.tracing.bench import ALWAYS, PARENT, Bench, Gateway, chat, only, report
 
-from heliotrope_epp.plugins.pipeline import untimed
+from heliotrope_epp.plugins.scheduled import untimed
 from heliotrope_epp.tracing.sampling import Sampler
 from heliotrope_epp.tracing.tracer import UNTRACED
 
