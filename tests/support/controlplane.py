@@ -36,9 +36,9 @@ PORT_ATTEMPTS = 3
 _DIE_WITH_PARENT = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
-os.execvp(sys.argv[1], sys.argv[1:])
+if os.getppid() == int(sys.argv[1]):  # else it has died before the kernel was asked
+    os.execvp(sys.argv[2], sys.argv[2:])
 """
-_ENDING_WITH_ITS_PARENT = (sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT) if sys.platform == "linux" else ()
 
 
 class CommandError(AssertionError):
@@ -309,7 +309,7 @@ class Process:
         environment = os.environ | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
         with log.open("ab") as file:
             self._child = subprocess.Popen(
-                [*_ENDING_WITH_ITS_PARENT, *arguments],
+                [*_ending_with_this_process(), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -342,6 +342,12 @@ class Process:
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-3_000:]
+
+
+def _ending_with_this_process() -> list[str]:
+    if sys.platform != "linux":
+        return []
+    return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
 
 
 def free_ports(count: int) -> list[int]:
