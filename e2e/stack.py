@@ -57,10 +57,15 @@ class Stack:
             if line.partition("{")[0].partition(" ")[0] == name
         )
 
+    @property
+    def debug_url(self) -> str:
+        """Of the picker's `/debug/state`."""
+        return f"http://127.0.0.1:{self.ports.admin}/debug/state"
+
     async def state(self) -> dict[str, Any]:
-        """`/debug/state` of the picker."""
+        """What stands there."""
         async with httpx.AsyncClient(trust_env=False) as client:
-            state: dict[str, Any] = (await client.get(f"http://127.0.0.1:{self.ports.admin}/debug/state")).json()
+            state: dict[str, Any] = (await client.get(self.debug_url)).json()
             return state
 
     async def settles(self, name: str, value: float, seconds: float = 10.0) -> None:

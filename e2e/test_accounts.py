@@ -11,6 +11,7 @@ import httpx
 import pytest
 import yaml
 from e2e.stack import ENGINE_HEADER, MODEL, Stack, running_stack
+from tests.support.metering import metering_has_begun
 
 from heliotrope.decide import recorded
 from heliotrope_cli import picker_client
@@ -64,6 +65,7 @@ async def test_arms_are_explained_and_compared(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"  # where `start_picker` has it written
     async with running_stack(tmp_path, {"clean": 20.0, "dirty": 400.0}) as stack:
         await hold_out(stack, 25)
+        await metering_has_begun(stack.debug_url)
         async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             served = [await ask(client, stack, number) for number in range(REQUESTS)]
         address = f"http://127.0.0.1:{stack.ports.admin}"

@@ -156,7 +156,9 @@ def test_the_picker_serves_with_its_own_rights(installed: Installed) -> None:
         state = eventually(state_with_endpoint, log)
         assert [each["region"] for each in state["endpoints"]] == [installed.region], "by the label of its node"
         assert state["source_healthy"] is True
-        assert state["policy"] == {"name": f"{installed.models}/green", "enforce": False}
+        policy = state["policy"]
+        assert (policy["name"], policy["enforce"]) == (f"{installed.models}/green", False)
+        assert (policy["revision"], policy["outdated_because"]) == ("generation 1", None)
         assert [each["name"] for each in state["regions"]] == [installed.region]
         assert httpx.get(f"http://127.0.0.1:{metrics}/readyz", trust_env=False).status_code == 200
     assert refusals(log) == []

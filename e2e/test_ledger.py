@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from e2e.stack import MODEL, Stack, running_stack
+from tests.support.metering import metering_has_begun
 
 from heliotrope_epp.ledger.journal import segments
 from heliotrope_epp.ledger.read import opened
@@ -60,6 +61,7 @@ def totals(ledger: Path) -> tuple[float, int]:
 async def test_the_ledger_adds_up_survives_a_kill_and_settles(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"  # where `start_picker` has it written
     async with running_stack(tmp_path, {"clean": 20.0, "dirty": 400.0}) as stack:
+        await metering_has_begun(stack.debug_url)
         await ask(stack, range(REQUESTS))
         async with asyncio.timeout(30):
             while await stack.metric("heliotrope_energy_joules_total") == 0.0 or totals(ledger)[1] < REQUESTS:

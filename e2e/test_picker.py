@@ -97,7 +97,9 @@ async def test_a_broken_resource_changes_nothing_and_is_reported(stack: Stack) -
             break
         await asyncio.sleep(0.1)
         state = await stack.state()
-    assert state["policy"] == {"name": "default/p", "enforce": True}
+    policy = state["policy"]
+    assert (policy["name"], policy["enforce"]) == ("default/p", True)
+    assert "policy.yaml" in policy["outdated_because"]
     assert "policy.yaml" in state["problems"][0]
     assert await served_by(stack) == "engine-clean"
 

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import httpx
 from e2e.stack import Engine, start_engine, write_folder
 
 from heliotrope_sim.children import Child
@@ -103,14 +102,3 @@ async def traced_stack(
         gateway = await stack.enter_async_context(running_gateway(config, directory=folder / "envoy"))
         await gateway.wait_for_pickers()
         yield Stack(gateway, picker, taps, f"http://127.0.0.1:{ports['metrics_port']}/metrics")
-
-
-async def metering_has_begun(stack: Stack, seconds: float = 30.0) -> None:
-    """Wait until energy is counted everywhere: what was drawn before the first interval is never claimed."""
-    async with asyncio.timeout(seconds), httpx.AsyncClient(trust_env=False) as client:
-        while True:
-            state = (await client.get(stack.metrics_url.removesuffix("/metrics") + "/debug/state")).json()
-            rows = [row["energy"] for row in state["endpoints"]]
-            if all(row is not None and row["millijoules"]["opened_at"] is not None for row in rows):
-                return
-            await asyncio.sleep(0.1)

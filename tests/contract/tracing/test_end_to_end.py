@@ -8,7 +8,8 @@ import httpx
 import pytest
 from e2e.stack import MODEL
 from openai import AsyncOpenAI
-from tests.contract.tracing.stack import Stack, metering_has_begun, traced_stack
+from tests.contract.tracing.stack import Stack, traced_stack
+from tests.support.metering import metering_has_begun
 from tests.support.otlp import Collector, Span, collector
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
@@ -64,7 +65,7 @@ async def test_the_whole_tree_reaches_a_collector(tmp_path: Path, protocol: str)
             "OTEL_EXPORTER_OTLP_HEADERS": "x-team=green",
         }
         async with traced_stack(tmp_path, environment) as stack:
-            await metering_has_begun(stack)
+            await metering_has_begun(stack.metrics_url.removesuffix("/metrics") + "/debug/state")
             client = f"00-{CLIENT_TRACE}-{CLIENT_SPAN}-01"
             await ask(stack, "traced", traceparent=client, tracestate="congo=t61", baggage="user=alice")
             spans = await arrived(running, CLIENT_TRACE, {*TREE, "gateway.request", "heliotrope.energy"})
