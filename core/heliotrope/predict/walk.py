@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heliotrope.predict.features import Matrix
+from heliotrope.predict.features import FEATURE_COUNT, Matrix
 from heliotrope.predict.forest import Derived, Forest
 
 ZERO_THRESHOLD = float(np.float32(1e-35))
@@ -34,8 +34,14 @@ _FINISH = (
 
 
 def warm_up() -> None:
-    """Compile now (about three seconds without a cache) instead of at the first call."""
+    """Compile now (some seconds without a cache) instead of at the first call: what classes rows, too."""
+    from heliotrope.predict.costs import kinds_of
+    from heliotrope.predict.regimes import regimes_of
+
     _compiled()
+    row = np.zeros((1, FEATURE_COUNT))
+    regimes_of(row)
+    kinds_of(row)
 
 
 def walk(rows: Matrix, forest: Forest, begins: NDArray[np.int32]) -> NDArray[np.float64]:

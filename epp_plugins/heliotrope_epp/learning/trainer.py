@@ -10,6 +10,7 @@ from heliotrope.predict.sample import Sample
 from heliotrope.predict.schedule import TrainingPlan, TrainingSchedule
 from heliotrope.predict.targets import TABLES
 from heliotrope.predict.trainingset import TrainingSet
+from heliotrope.predict.walk import warm_up
 from heliotrope.predict.window import StratifiedWindow
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.datalayer.backoff import Backoff
@@ -120,6 +121,7 @@ class Trainer:
                 self._saved[name] = added if written else None
 
     async def _load(self) -> None:
+        await asyncio.to_thread(warm_up)
         learned = await self._keeper.load()
         windows = await asyncio.to_thread(_filled_windows, learned.windows)
         self._windows = windows

@@ -31,6 +31,7 @@ from tests.contract.learning.processes import feed
 async def main():
     training = TrainingSettings(SchedulePolicy(first_after=10**9), tick_s=0.02, snapshot_interval_s={INTERVAL_S})
     learner = Learner(LearningSettings(Path(sys.argv[1]), training=training), clock=Clock(), random=Random())
+    await learner.prepare()
     task = asyncio.create_task(learner.run())
     for i in range(10**9):
         feed(learner, 1, seed=i + time.time_ns() % 10**9)

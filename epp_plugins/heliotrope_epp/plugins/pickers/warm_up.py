@@ -8,6 +8,7 @@ from heliotrope.cache.links import Links, Place
 from heliotrope.cache.plans import CacheView, kv_pool, plans_of
 from heliotrope.cache.rules import KvRules
 from heliotrope.decide.candidates import Candidates
+from heliotrope.decide.consolidated import write_consolidated
 from heliotrope.decide.estimate import estimate
 from heliotrope.decide.phases import pair_pool, with_pairs
 from heliotrope.decide.policy import DecisionPolicy
@@ -25,7 +26,8 @@ def warm_up(engine: EngineModel) -> None:
     options = Options.at((state,), [0.0], now_s=0.0, stale_after_s=1.0)
     request = RequestProfile("warm-up", engine.model, prompt_tokens=1, expected_output_tokens=1.0, streaming=False)
     alone, policy = candidates_of(options, np.zeros(1), {}), DecisionPolicy(name="warm-up")
-    estimate(request, alone, policy, now_unix_s=0.0)
+    features = estimate(request, alone, policy, now_unix_s=0.0).features
+    write_consolidated(features, np.ones(1), np.ones(1), np.empty_like(features))
     zeros, cached = np.zeros(2), np.array([1_024.0, 0.0])
     pool = kv_pool((engine, engine), (Place(node="warm-up"), Place(node="warm-up")), (True, True), Links())
     plans_of(CacheView(cached, cached, zeros, zeros, zeros, zeros, zeros + 1.0), pool, 2_048.0, KvRules())
