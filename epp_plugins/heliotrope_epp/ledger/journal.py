@@ -22,6 +22,10 @@ SUFFIX = ".jsonl"
 UNNAMED = ".new"
 
 
+_ATTEMPTS = 5
+"""At a file of its own, before a writer gives up for now."""
+
+
 class Journal:
     """Appends batches; used by one thread."""
 
@@ -77,6 +81,14 @@ class Journal:
 
     def _open(self, now_unix_s: float) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
+        for _ in range(_ATTEMPTS - 1):
+            # Until it is locked, a compaction may take a new file for one that its writer left behind.
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                self._open_next(now_unix_s)
+                return
+        self._open_next(now_unix_s)
+
+    def _open_next(self, now_unix_s: float) -> None:
         self._number += 1
         stamp = datetime.fromtimestamp(now_unix_s, UTC).strftime("%Y%m%dT%H%M%SZ")
         path = self._folder / f"{stamp}-{self._writer}-{self._number:06d}{SUFFIX}"

@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -124,3 +126,26 @@ def test_a_segment_that_lost_its_name_is_begun_anew(tmp_path: Path, monkeypatch)
     book.append([ROW], NOW)
     assert len(lines(tmp_path)) == 1
     assert unnamed_segments(tmp_path) == []
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_new_file_that_a_compaction_took_for_abandoned_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    original, met = fcntl.flock, []
+
+    def contended(descriptor: int, operation: int) -> None:
+        if not met:
+            met.append(descriptor)
+            if not deleted:
+                raise BlockingIOError(errno.EAGAIN, "held by a compaction")
+            for path in unnamed_segments(tmp_path):
+                path.unlink()
+        original(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", contended)
+    book = journal(tmp_path)
+    book.append([ROW], NOW)
+    book.close()
+    assert met
+    assert lines(tmp_path) == [{"rows": [ROW]}]
