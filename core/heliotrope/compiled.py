@@ -12,7 +12,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def compiled(function: Function) -> Function:
     """Decorates a function of numbers and numpy arrays; it is compiled at its first call.
 
-    Machine code is kept in numba's cache folder where one can be written, else compiled again in every process.
+    Machine code is kept in numba's cache folder where one can be written, else compiled again in every process. What is
+    kept is known by the function's own file: after a change to a function that loops of other files call, delete it
+    (`*.nbi` and `*.nbc` in `__pycache__`).
     """
     try:
         from numba import njit

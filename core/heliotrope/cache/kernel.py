@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope.compiled import compiled
+from heliotrope.units import BITS_PER_BYTE
 
 Matrix = NDArray[np.float64]
 Row = NDArray[np.float64]
@@ -23,7 +24,6 @@ BYTES_PER_SECOND, LATENCY_SECONDS, JOULES_PER_BIT = 0, 1, 2
 SAVED, SOURCE, TOKENS, SECONDS, JOULES = 0, 1, 2, 3, 4
 RESULTS = 5
 
-_BITS_PER_BYTE = 8.0
 _NO_SOURCE = -1
 
 
@@ -107,7 +107,7 @@ def best_plans(
             if not moved >= least_tokens:
                 continue
             bits = moved * pool[KV_BITS, i]
-            seconds, joules = latency + bits / (_BITS_PER_BYTE * rate), bits * per_bit
+            seconds, joules = latency + bits / (BITS_PER_BYTE * rate), bits * per_bit
             saved = _saving(pool, i, cached[i], held, seconds, joules + charged)
             if saved > result[SAVED, i]:
                 result[SAVED, i], result[SOURCE, i], result[TOKENS, i] = saved, j, held

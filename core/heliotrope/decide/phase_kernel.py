@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope.compiled import compiled
-from heliotrope.decide.kernel import _decode_seconds, _lower, _prefill_seconds, _upper
+from heliotrope.decide.load import LONGEST_DUTY
+from heliotrope.decide.steps import (
+    arrival,
+    behind_ttft,
+    lower,
+    prefill_joules,
+    prefill_seconds,
+    upper,
+)
 from heliotrope.engine.coefficients import Coefficient
 
 Matrix = NDArray[np.float64]
@@ -26,17 +34,10 @@ LINES = 11
 LATENCY, SECONDS_PER_TOKEN, SENDER_JOULES_PER_TOKEN, RECEIVER_JOULES_PER_TOKEN = 0, 1, 2, 3
 PLANES = 4
 
-_PREFILL_BASE_JOULES = int(Coefficient.PREFILL_BASE_JOULES)
-_PREFILL_JOULES = int(Coefficient.PREFILL_JOULES_PER_TOKEN)
-_PREFILL_JOULES_SQUARED = int(Coefficient.PREFILL_JOULES_PER_TOKEN_SQUARED)
-_PREFILL_ERROR = int(Coefficient.PREFILL_ERROR)
 _JOULES_ERROR = int(Coefficient.STEP_JOULES_ERROR)
 _IDLE_WATTS = int(Coefficient.IDLE_WATTS)
 _KV_CAPACITY = int(Coefficient.KV_CAPACITY_TOKENS)
-_MAX_NUM_SEQS = int(Coefficient.MAX_NUM_SEQS)
-_MAX_BATCHED = int(Coefficient.MAX_NUM_BATCHED_TOKENS)
 _DECODE_JOULES = int(Coefficient.DECODE_JOULES_PER_REQUEST)
-_LONGEST_DUTY = 0.95
 
 
 @compiled
@@ -68,40 +69,23 @@ def prefill_alone(
         if not prompt_tokens + 1.0 <= c[_KV_CAPACITY]:
             continue
         kv, queued = kv_tokens[i], waiting_tokens[i]
-        duty = _lower(_upper(prefill_duty[i], 0.0), _LONGEST_DUTY)
+        duty = lower(upper(prefill_duty[i], 0.0), LONGEST_DUTY)
         free = 1.0 - duty
-        most = c[_MAX_NUM_SEQS]
-        uncached = _upper(prompt_tokens - cached_tokens[i], 1.0)
+        uncached = upper(prompt_tokens - cached_tokens[i], 1.0)
         ahead = running[i] + waiting[i]
-        step = _decode_seconds(c, _lower(ahead, most), kv)
-        over_slots = _upper(ahead + 1.0 - most, 0.0)
-        over_kv = _upper(kv + queued + prompt_tokens + 1.0 - c[_KV_CAPACITY], 0.0)
-        departures = _upper(over_slots, over_kv / _upper(kv / _upper(running[i], 1.0), 1.0))
-        wait = departures * (out * step / _upper(running[i], 1.0) / free)
-        mean_queued = queued / _upper(waiting[i], 1.0)
-        queued_squares = waiting[i] * mean_queued * mean_queued
-        prefill = _prefill_seconds(c, uncached + queued, waiting[i] + 1.0, uncached * uncached + queued_squares)
-        queued_prefill = _prefill_seconds(c, queued, waiting[i], queued_squares)
-        result[TTFT, i] = wait + 0.5 * step + prefill + (0.5 * step + queued_prefill) * duty / free
-        result[TAIL, i] = 0.5 * step / free + _prefill_seconds(c, 1.0, 1.0, 1.0)
-        behind = _prefill_seconds(c, 1.0 + queued, waiting[i] + 1.0, 1.0 + queued_squares)
-        result[BACKLOG, i] = wait + 0.5 * step / free + behind + queued_prefill * duty / free - result[TAIL, i]
-        off = c[_PREFILL_ERROR] * prefill
-        result[SPREAD, i] = sqrt(off * off + step * step / 12.0 + wait * wait / _upper(departures, 1.0))
-        result[QUEUE_TTFT, i] = waiting[i] * 0.0
-        if waiting[i] > 0.0:
-            taken = _lower(uncached + queued, c[_MAX_BATCHED])
-            requests = waiting[i] + 1.0
-            joined = _prefill_seconds(c, taken, requests, taken * taken / requests)
-            result[QUEUE_TTFT, i] = oldest_waiting_seconds[i] + step + joined
-        joules = (
-            c[_PREFILL_BASE_JOULES] + c[_PREFILL_JOULES] * uncached + c[_PREFILL_JOULES_SQUARED] * uncached * uncached
+        step, wait, queued_prefill, queued_squares, first, spread = arrival(
+            c, running[i], waiting[i], queued, kv, duty, uncached, prompt_tokens, 1.0, out
         )
-        idle = _lower(_upper(1.0 - ahead, 0.0), 1.0)
-        alone = _prefill_seconds(c, uncached, 1.0, uncached * uncached)
+        result[TTFT, i], result[SPREAD, i] = first, spread
+        result[TAIL, i] = 0.5 * step / free + prefill_seconds(c, 1.0, 1.0, 1.0)
+        behind = prefill_seconds(c, 1.0 + queued, waiting[i] + 1.0, 1.0 + queued_squares)
+        result[BACKLOG, i] = wait + 0.5 * step / free + behind + queued_prefill * duty / free - result[TAIL, i]
+        result[QUEUE_TTFT, i] = behind_ttft(c, waiting[i], queued, oldest_waiting_seconds[i], step, uncached)
+        joules = prefill_joules(c, uncached)
+        idle = lower(upper(1.0 - ahead, 0.0), 1.0)
+        alone = prefill_seconds(c, uncached, 1.0, uncached * uncached)
         if running[i] > 0.0:
-            decode = _decode_seconds(c, _lower(ahead, most), kv)
-            result[NEIGHBOUR_TPOT, i] = (decode + (queued_prefill + alone) / out) / free
+            result[NEIGHBOUR_TPOT, i] = (step + (queued_prefill + alone) / out) / free
         result[JOULES, i] = joules
         result[INCREMENTAL_JOULES, i] = joules - idle * c[_IDLE_WATTS] * alone
         result[BUSY_SECONDS, i] = alone
@@ -158,7 +142,7 @@ def best_partners(
             seconds = there[TTFT, j] + pool[LATENCY, i, j] + pool[SECONDS_PER_TOKEN, i, j] * tokens
             weighted = (there[JOULES, j] + pool[SENDER_JOULES_PER_TOKEN, i, j] * tokens) * there[WEIGHT, j]
             weighted += pool[RECEIVER_JOULES_PER_TOKEN, i, j] * tokens * weight
-            seconds = _upper(seconds, here[BACKLOG, i]) + here[TAIL, i]
+            seconds = upper(seconds, here[BACKLOG, i]) + here[TAIL, i]
             # What is left to do here is the same whoever prefills: who is behind in both can win nothing.
             spares = here[NEIGHBOUR_TPOT, i] > tpot_limit_seconds
             if not (spares or seconds < here[TTFT, i] or weighted < here[JOULES, i] * weight):
@@ -209,12 +193,12 @@ def add_prefills(
         i, j = first + pair, rows[pair]
         own = ttft[i] - rtt_seconds[i] - transfer_seconds[i]
         # Meanwhile the decoder works off what waits there.
-        before = _upper(prefill[TTFT, j] + transfer_seconds[i], own - tail_seconds[pair])
+        before = upper(prefill[TTFT, j] + transfer_seconds[i], own - tail_seconds[pair])
         spread_here, spread_there = ttft_error[i] * own, prefill[SPREAD, j]
         ttft[i] = rtt_seconds[i] + before + tail_seconds[pair]
         spread = sqrt(spread_here * spread_here + spread_there * spread_there)
         ttft_error[i] = spread / (before + tail_seconds[pair])
-        queue[i] = _upper(queue[i], prefill[QUEUE_TTFT, j])
+        queue[i] = upper(queue[i], prefill[QUEUE_TTFT, j])
         joules = prefill[JOULES, j]
         off = energy_error[i] * energy[i] + prefill[JOULES_ERROR, j] * joules
         energy[i] += joules
