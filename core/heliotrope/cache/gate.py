@@ -12,7 +12,6 @@ both choices is never seen in production. Its threshold comes from sessions that
 No pickle: nothing in the file is executed, and what passes the digest is still checked number by number.
 """
 
-import hashlib
 import json
 import math
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ import numpy as np
 from heliotrope.cache.gate_features import FEATURE_NAMES, GateFeatures
 from heliotrope.predict.forest import Forest, InvalidModelError, parse_forest
 from heliotrope.predict.walk import walk
+from heliotrope.sealed import digest_of, sealed, unsealed
 from heliotrope.unknown import finite_or_none
 
 FORMAT = "heliotrope-gate 1"
@@ -70,12 +70,12 @@ class Gate:
             "saving": finite_or_none(self.saving),
         }
         body = json.dumps(head) + "\n" + self.text
-        return f"{FORMAT}\nsha256 {_digest(body)}\n{body}"
+        return sealed(FORMAT, body)
 
     @property
     def digest(self) -> str:
         """Hexadecimal SHA-256 of the content: names the gate."""
-        return self.to_text().split("\n", 2)[1].removeprefix("sha256 ")
+        return digest_of(self.to_text())
 
     def dump(self, path: Path) -> None:
         """Write the file."""
@@ -107,14 +107,8 @@ def parse_gate(text: str) -> Gate:
     Raises:
         InvalidModelError: if the text is cut off, was changed, is of another version, or cannot be walked safely.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise InvalidModelError("gate", f"is longer than {MAX_CHARACTERS} characters")
-    lines = text.split("\n", 2)
-    if len(lines) < 3 or lines[0] != FORMAT:
-        raise InvalidModelError("gate", f"must begin with {FORMAT!r}")
-    if lines[1] != f"sha256 {_digest(lines[2])}":
-        raise InvalidModelError("gate.sha256", "does not fit the content: the file is cut off or was changed")
-    head_text, _, rest = lines[2].partition("\n")
+    body = unsealed(text, FORMAT, name="gate", max_characters=MAX_CHARACTERS, error=InvalidModelError)
+    head_text, _, rest = body.partition("\n")
     try:
         head = json.loads(head_text)
     except (ValueError, RecursionError) as error:
@@ -142,7 +136,3 @@ def _number(head: dict[str, Any], name: str, low: float, high: float, absent: fl
     if not low <= value <= high:
         raise InvalidModelError(f"gate.{name}", f"must lie from {low:g} to {high:g}")
     return float(value)
-
-
-def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()

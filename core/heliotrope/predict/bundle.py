@@ -9,7 +9,6 @@ No pickle: nothing in the file is executed. What passes the digest is still chec
 can change a file can also compute a digest.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from heliotrope.predict.features import Matrix
 from heliotrope.predict.forest import MAX_LEAF, Forest, InvalidModelError, parse_forest
 from heliotrope.predict.regimes import Regime
 from heliotrope.predict.targets import TABLE_OF, Target
+from heliotrope.sealed import digest_of, sealed, unsealed
 from heliotrope.unknown import finite_or_none
 
 FORMAT = "heliotrope-models 1"
@@ -81,12 +81,12 @@ class Bundle:
         }
         texts = "".join(model.text for _, model in sorted(self.models.items()))
         body = json.dumps(head) + "\n" + texts
-        return f"{FORMAT}\nsha256 {_digest(body)}\n{body}"
+        return sealed(FORMAT, body)
 
     @property
     def digest(self) -> str:
         """Hexadecimal SHA-256 of the content: names the bundle."""
-        return self.to_text().split("\n", 2)[1].removeprefix("sha256 ")
+        return digest_of(self.to_text())
 
 
 EMPTY = Bundle(0.0, {})
@@ -99,14 +99,8 @@ def parse_bundle(text: str) -> Bundle:
     Raises:
         InvalidModelError: if the text is cut off, was changed, is of another version, or cannot be walked safely.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise InvalidModelError("bundle", f"is longer than {MAX_CHARACTERS} characters")
-    lines = text.split("\n", 2)
-    if len(lines) < 3 or lines[0] != FORMAT:
-        raise InvalidModelError("bundle", f"must begin with {FORMAT!r}")
-    if lines[1] != f"sha256 {_digest(lines[2])}":
-        raise InvalidModelError("bundle.sha256", "does not fit the content: the file is cut off or was changed")
-    head_text, _, rest = lines[2].partition("\n")
+    body = unsealed(text, FORMAT, name="bundle", max_characters=MAX_CHARACTERS, error=InvalidModelError)
+    head_text, _, rest = body.partition("\n")
     try:
         head = json.loads(head_text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -241,7 +235,3 @@ def _tuple(entry: Any, name: str, path: str, low: float, high: float) -> tuple[f
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()

@@ -14,7 +14,6 @@ but weights of n-grams: whoever has the file can test whether a string resembles
 
 import base64
 import binascii
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope.errors import InvalidInputError
+from heliotrope.sealed import sealed, unsealed
 
 FORMAT = "heliotrope-quality 1"
 BUCKETS = 4_096
@@ -90,7 +90,7 @@ class TextQuality:
             for model, weights in self.weights.items()
         }
         body = json.dumps({"buckets": BUCKETS, "models": models}) + "\n"
-        return f"{FORMAT}\nsha256 {_digest(body)}\n{body}"
+        return sealed(FORMAT, body)
 
 
 def parse_text_quality(text: str) -> TextQuality:
@@ -99,15 +99,9 @@ def parse_text_quality(text: str) -> TextQuality:
     Raises:
         InvalidInputError: if the text is cut off, was changed, is of another version, or holds what is no number.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise InvalidInputError("quality", f"is longer than {MAX_CHARACTERS} characters")
-    lines = text.split("\n", 2)
-    if len(lines) < 3 or lines[0] != FORMAT:
-        raise InvalidInputError("quality", f"must begin with {FORMAT!r}")
-    if lines[1] != f"sha256 {_digest(lines[2])}":
-        raise InvalidInputError("quality.sha256", "does not fit the content: the file is cut off or was changed")
+    body = unsealed(text, FORMAT, name="quality", max_characters=MAX_CHARACTERS)
     try:
-        document = json.loads(lines[2])
+        document = json.loads(body)
         entries = document["models"].items()
         if document["buckets"] != BUCKETS or not 0 < len(entries) <= MAX_MODELS:
             raise InvalidInputError("quality", f"must have {BUCKETS} buckets and from 1 to {MAX_MODELS} models")
@@ -133,7 +127,3 @@ def _weights(entry: Mapping[str, Any]) -> Vector:
     if not np.isfinite(row).all():
         raise InvalidInputError("quality.weights", "holds what is no number")
     return row
-
-
-def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()
