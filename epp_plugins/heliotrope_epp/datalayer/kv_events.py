@@ -16,11 +16,11 @@ import zmq
 import zmq.asyncio
 
 from heliotrope.errors import InvalidInputError
-from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.backoff import Backoff
 from heliotrope_epp.datalayer.endpoint import Endpoint
 from heliotrope_epp.datalayer.kv_event_wire import SEQUENCE_BYTES, Event, decoded
 from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.datalayer.tasks import KeyedTasks
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class KvEventSubscriber:
         self._port_of = port_of
         self._random = random or Random()
         self._context: zmq.asyncio.Context | None = None
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = KeyedTasks()
         self.counts: Counter[str] = Counter()
         """By `COUNTED`."""
 
@@ -91,11 +91,7 @@ class KvEventSubscriber:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        running = list(self._tasks.values())
-        self._tasks.clear()
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self._tasks.close()
         if self._context is not None:
             self._context.destroy(linger=0)
             self._context = None
@@ -105,13 +101,11 @@ class KvEventSubscriber:
         if self._context is None:
             raise RuntimeError("the subscriber is closed")
         key = state.endpoint.key
-        self._tasks[key] = tasks.start(self._follow(state.endpoint, self._context), f"KV events of {key}")
+        self._tasks.start(key, self._follow(state.endpoint, self._context), f"KV events of {key}")
 
     def removed(self, key: str) -> None:
         """Stop to listen."""
-        task = self._tasks.pop(key, None)
-        if task is not None:
-            task.cancel()
+        self._tasks.stop(key)
 
     def cache_lost(self, key: str) -> None:
         """The engine restarted: its numbers will tell."""

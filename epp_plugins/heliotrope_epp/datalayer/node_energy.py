@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.metrics_text import ENERGY_COUNTER, label_text, samples, whole
 from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader, pause_after_failure
 from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.datalayer.tasks import KeyedTasks
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class NodeEnergy:
         self._rng = rng or random.Random()
         self._pages = PageReader(timeout_s=settings.timeout_s, max_page_bytes=settings.max_page_bytes)
         self._nodes: dict[str, set[str]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = KeyedTasks()
         self.readings: dict[str, NodeReading] = {}
         """The last good page by node address."""
         self.counts = PageCounts()
@@ -109,11 +109,7 @@ class NodeEnergy:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        running = list(self._tasks.values())
-        self._tasks.clear()
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self._tasks.close()
         await self._pages.__aexit__(*exc_info)
 
     def added(self, state: EndpointState) -> None:
@@ -123,7 +119,7 @@ class NodeEnergy:
             return
         self._nodes.setdefault(address, set()).add(state.endpoint.key)
         if address not in self._tasks:
-            self._tasks[address] = tasks.start(self._follow(address), f"energy of node {address}")
+            self._tasks.start(address, self._follow(address), f"energy of node {address}")
 
     def removed(self, key: str) -> None:
         """Stop to read nodes without an endpoint."""
@@ -132,7 +128,7 @@ class NodeEnergy:
             if not keys:
                 del self._nodes[address]
                 self.readings.pop(address, None)
-                self._tasks.pop(address).cancel()
+                self._tasks.stop(address)
 
     def cache_lost(self, key: str) -> None:
         """Nothing: counters of nodes outlive engines."""

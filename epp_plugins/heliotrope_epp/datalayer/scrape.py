@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL, EngineMetrics
 from heliotrope_epp.datalayer.metrics_text import NAMES, EngineType, engine_metrics
 from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader, pause_after_failure
 from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.datalayer.tasks import KeyedTasks
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Scraper:
         self._clock = clock
         self._rng = rng or random.Random()
         self._pages = PageReader(timeout_s=settings.timeout_s, max_page_bytes=settings.max_page_bytes)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = KeyedTasks()
         self.counts = PageCounts()
 
     async def __aenter__(self) -> "Scraper":
@@ -58,11 +58,7 @@ class Scraper:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        running = list(self._tasks.values())
-        self._tasks.clear()
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self._tasks.close()
         await self._pages.__aexit__(*exc_info)
 
     def added(self, state: EndpointState) -> None:
@@ -70,13 +66,11 @@ class Scraper:
         key = state.endpoint.key
         if not self._pages.is_open or key in self._tasks:
             raise RuntimeError(f"{key}: the scraper is closed or reads this endpoint already")
-        self._tasks[key] = tasks.start(self._follow(state), f"scrape {key}")
+        self._tasks.start(key, self._follow(state), f"scrape {key}")
 
     def removed(self, key: str) -> None:
         """Stop to read an endpoint; one that is not read is left alone."""
-        task = self._tasks.pop(key, None)
-        if task is not None:
-            task.cancel()
+        self._tasks.stop(key)
 
     def cache_lost(self, key: str) -> None:
         """Nothing: it is where the news comes from."""
