@@ -9,8 +9,8 @@ from typing import TypeVar
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def compiled(function: Function) -> Function:
-    """Decorates a function of numbers and numpy arrays; it is compiled at its first call.
+def compiled(function: Function, signature: str | None = None) -> Function:
+    """Decorates a function of numbers and numpy arrays; compiled at its first call, or at once for a signature.
 
     Machine code is kept in numba's cache folder where one can be written, else compiled again in every process. What is
     kept is known by the function's own file: after a change to a function that loops of other files call, delete it
@@ -21,7 +21,7 @@ def compiled(function: Function) -> Function:
     except ImportError:
         return function
     try:
-        machine_code = njit(cache=True, error_model="numpy")(function)
+        machine_code = njit(signature, cache=True, error_model="numpy")(function)
     except (RuntimeError, OSError):  # no folder for the cache, or one that cannot be written
-        machine_code = njit(error_model="numpy")(function)
+        machine_code = njit(signature, error_model="numpy")(function)
     return machine_code  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heliotrope.compiled import compiled
 from heliotrope.predict.features import FEATURE_COUNT, Matrix
 from heliotrope.predict.forest import Derived, Forest
 
@@ -108,17 +109,7 @@ def finish(
 
 @cache
 def _compiled() -> tuple[Callable[..., None], Callable[..., None]]:
-    return _compile(_WALK, _walk), _compile(_FINISH, _finish)
-
-
-def _compile(signature: str, function: Callable[..., None]) -> Callable[..., None]:
-    import numba
-
-    try:
-        compiled = numba.njit(signature, cache=True)(function)
-    except (RuntimeError, OSError):  # no folder for the cache, or one that cannot be written
-        compiled = numba.njit(signature)(function)
-    return compiled  # type: ignore[no-any-return]
+    return compiled(_walk, _WALK), compiled(_finish, _FINISH)
 
 
 def _finish(
