@@ -11,6 +11,8 @@ from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
 from heliotrope_epp.datalayer.inflight import InFlight, no_facts
 
 NAN = float("nan")
+NO_PAGE = EngineMetrics(NAN)
+"""What an engine that was not read yet says: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,12 @@ class EndpointState:
     @metrics.setter
     def metrics(self, metrics: EngineMetrics | None) -> None:
         self._metrics = metrics
-        facts = self._facts
-        facts[Fact.SCRAPED_S] = NAN if metrics is None else metrics.scraped_s
-        facts[Fact.RUNNING] = _known(None if metrics is None else metrics.running)
-        facts[Fact.WAITING] = _known(None if metrics is None else metrics.waiting)
-        facts[Fact.POWER_WATTS] = _known(None if metrics is None else metrics.power_watts)
-        facts[Fact.SM_CLOCK_MHZ] = _known(None if metrics is None else metrics.sm_clock_mhz)
+        page, facts = metrics or NO_PAGE, self._facts
+        facts[Fact.SCRAPED_S] = page.scraped_s
+        facts[Fact.RUNNING] = _known(page.running)
+        facts[Fact.WAITING] = _known(page.waiting)
+        facts[Fact.POWER_WATTS] = _known(page.power_watts)
+        facts[Fact.SM_CLOCK_MHZ] = _known(page.sm_clock_mhz)
         since = () if metrics is None else self.inflight.sent_after(metrics.scraped_s)
         facts[Fact.TOKENS_SINCE_SCRAPE] = sum(dispatch.prompt_tokens for dispatch in since)
         self._note_kv()
@@ -151,18 +153,14 @@ class EndpointState:
         self._facts[Fact.RECENT_PROMPT_RATE] = self.recent.prompt_tokens_per_second
 
     def _note_kv(self) -> None:
-        metrics, capacity = self._metrics, self._kv_capacity_tokens()
-        usage = NAN if metrics is None else _known(metrics.kv_usage)
+        page, engine = self._metrics or NO_PAGE, self._traits.engine
+        capacity = NAN if engine is None else float(engine.kv_capacity_tokens)
+        if page.block_size is not None and page.num_blocks is not None:
+            capacity = float(page.block_size * page.num_blocks)
+        usage = _known(page.kv_usage)
         self._facts[Fact.KV_CAPACITY_TOKENS] = capacity
         self._facts[Fact.KV_TOKENS] = usage * capacity
         self._facts[Fact.KV_USAGE] = usage
-
-    def _kv_capacity_tokens(self) -> float:
-        metrics = self._metrics
-        if metrics is not None and metrics.block_size is not None and metrics.num_blocks is not None:
-            return float(metrics.block_size * metrics.num_blocks)
-        engine = self._traits.engine
-        return NAN if engine is None else float(engine.kv_capacity_tokens)
 
 
 def _known(value: float | None) -> float:

@@ -48,6 +48,7 @@ class Gateway:
     subset: tuple[str, ...] | None = None
     gone: bool = False
     routed_to: str | None = None
+    sent: Headers = ()
     removed: tuple[str, ...] = ()
     response_headers: Headers = ()
     sent_body: bytes | None = None
@@ -75,7 +76,7 @@ class Gateway:
     ) -> bool:
         if self.gone:
             return False
-        self.routed_to, self.ctx = endpoint, ctx
+        self.routed_to, self.sent, self.ctx = endpoint, set_headers, ctx
         self.removed, self.response_headers = tuple(remove_headers), response_headers
         self.sent_body = body
         return True

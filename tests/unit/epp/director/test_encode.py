@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.unit.epp.director.test_director import Bench, chat
-from tests.unit.epp.director.test_phases import Recorder, done
+from tests.unit.epp.director.test_director import Bench, Gateway, chat
+from tests.unit.epp.director.test_phases import done
 from tests.unit.epp.parsers.test_media import picture
 
 from heliotrope.decide.load import Fact
@@ -60,16 +60,16 @@ class Encoded(Bench):
         return self.registry.get_sample_value(name, labels) or 0.0
 
 
-def ask(bench: Bench, *parts: dict[str, Any], **fields: Any) -> Recorder:
+def ask(bench: Bench, *parts: dict[str, Any], **fields: Any) -> Gateway:
     content = [*parts, {"type": "text", "text": "what is this?"}]
     body = chat(messages=[{"role": "user", "content": content}], **fields)
-    request = Recorder(body=body, given={"x-encoder-hosts-ports": "6.6.6.6:1"})
+    request = Gateway(body=body, given={"x-encoder-hosts-ports": "6.6.6.6:1"})
     bench.send(request)
     return request
 
 
-def encoders(request: Recorder) -> list[str]:
-    return [value for name, value in request.set_headers if name == "x-encoder-hosts-ports"]
+def encoders(request: Gateway) -> list[str]:
+    return [value for name, value in request.sent if name == "x-encoder-hosts-ports"]
 
 
 @pytest.mark.parametrize("policy", [None, POLICY])

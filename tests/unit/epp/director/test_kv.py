@@ -1,40 +1,17 @@
 """KV actions from the decision to the engine's header, and what answers teach the index."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 from tests.unit.epp.director.test_director import ENGINE, Bench, Gateway, chat, report
 
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics
 from heliotrope_epp.director.plan import KV_SOURCE_HEADER
-from heliotrope_epp.transport.interface import Headers
 
 POLICY = DecisionPolicy("ns/p", ttft_slo_seconds=5.0, tpot_slo_seconds=0.5)
 P2P = {"heliotrope.io/kv-transfer": "p2p", "heliotrope.io/rack": "k1"}
-
-
-@dataclass(slots=True)
-class Recorder(Gateway):
-    """Keeps the headers that the engine gets."""
-
-    sent: Headers = ()
-
-    def route(
-        self,
-        endpoint: str | None,
-        set_headers: Headers = (),
-        remove_headers: Sequence[str] = (),
-        body: bytes | None = None,
-        dynamic_metadata: Mapping[str, Mapping[str, Any]] | None = None,
-        response_headers: Headers = (),
-        ctx: object = None,
-    ) -> bool:
-        self.sent = set_headers
-        return Gateway.route(self, endpoint, set_headers, remove_headers, body, dynamic_metadata, response_headers, ctx)
 
 
 def long_chat() -> bytes:
@@ -57,7 +34,7 @@ def bench(policy: DecisionPolicy) -> Bench:
 def teach_a(made: Bench) -> None:
     """The first turn goes to `ns/a`, while it is the cleaner one."""
     made.apply((20.0, 300.0))
-    first = Recorder(body=long_chat())
+    first = Gateway(body=long_chat())
     made.director.decide(first)
     assert first.routed_to == "10.0.0.1:8000"
     assert KV_SOURCE_HEADER not in dict(first.sent)
@@ -68,7 +45,7 @@ def teach_a(made: Bench) -> None:
 def test_the_engine_is_told_where_to_pull_from() -> None:
     made = bench(POLICY)
     teach_a(made)
-    second = Recorder(body=long_chat())
+    second = Gateway(body=long_chat())
     made.director.decide(second)
     # Regions differ, so the link is the slow one between regions: nothing is pulled over it.
     assert second.routed_to == "10.0.0.2:8000"
@@ -92,7 +69,7 @@ def test_a_pull_within_a_rack_is_sent_with_its_source_and_counted_as_cached() ->
     made = bench(POLICY)
     teach_a(made)
     one_region(made)
-    second = Recorder(body=long_chat())
+    second = Gateway(body=long_chat())
     made.director.decide(second)
     assert second.routed_to == "10.0.0.2:8000"
     assert dict(second.sent)[KV_SOURCE_HEADER] == "10.0.0.1:8000"
@@ -110,12 +87,12 @@ def test_a_pull_within_a_rack_is_sent_with_its_source_and_counted_as_cached() ->
 def test_under_advise_nothing_is_pulled() -> None:
     made = bench(replace(POLICY, enforce=False))
     made.apply()
-    first = Recorder(body=long_chat())
+    first = Gateway(body=long_chat())
     made.director.decide(first)
     made.director.done(first.ctx, report(tail=usage(0)))
     one_region(made)
     for _ in range(8):
-        again = Recorder(body=long_chat())
+        again = Gateway(body=long_chat())
         made.director.decide(again)
         assert KV_SOURCE_HEADER not in dict(again.sent)
         made.director.done(again.ctx, report(tail=usage(0)))
@@ -127,7 +104,7 @@ def test_claims_that_prove_false_are_priced_as_what_they_are() -> None:
     made.apply((20.0, 300.0))
     believed = []
     for _ in range(40):
-        again = Recorder(body=long_chat())
+        again = Gateway(body=long_chat())
         made.director.decide(again)
         assert again.routed_to == "10.0.0.1:8000"
         believed.append(again.ctx.dispatch.prompt_tokens - again.ctx.dispatch.uncached_tokens)
@@ -143,7 +120,7 @@ def test_a_source_that_is_gone_is_not_named() -> None:
     one_region(made)
     gone = replace(made.store.world, endpoints=made.store.world.endpoints[1:])
     made.store.apply(gone)
-    second = Recorder(body=long_chat())
+    second = Gateway(body=long_chat())
     made.director.decide(second)
     assert second.routed_to == "10.0.0.2:8000"
     assert KV_SOURCE_HEADER not in dict(second.sent)
@@ -155,6 +132,6 @@ def test_endpoints_without_the_label_take_no_part() -> None:
     made.apply()
     teach_a(made)
     one_region(made)
-    second = Recorder(body=long_chat())
+    second = Gateway(body=long_chat())
     made.director.decide(second)
     assert KV_SOURCE_HEADER not in dict(second.sent)
