@@ -1,4 +1,4 @@
-"""Text files that tell whether they are whole: a line that names the format, the SHA-256 of the rest, and the rest."""
+"""Files that tell whether they are whole: a line that names the format, the SHA-256 of the rest, and the rest."""
 
 import hashlib
 
@@ -7,7 +7,12 @@ from heliotrope.errors import InvalidInputError
 
 def sealed(text_format: str, body: str) -> str:
     """The file's text; `text_format` is one line."""
-    return f"{text_format}\nsha256 {_digest(body)}\n{body}"
+    return sealed_bytes(text_format, body.encode()).decode()
+
+
+def sealed_bytes(file_format: str, body: bytes) -> bytes:
+    """The file; `file_format` is one line."""
+    return f"{file_format}\nsha256 {_digest(body)}\n".encode() + body
 
 
 def digest_of(text: str) -> str:
@@ -37,13 +42,30 @@ def unsealed(
     """
     if len(text) > max_characters:
         raise error(name, f"is longer than {max_characters} characters")
-    lines = text.split("\n", 2)
-    if len(lines) < 3 or lines[0] != text_format:
-        raise error(name, f"must begin with {text_format!r}")
-    if lines[1] != f"sha256 {_digest(lines[2])}":
+    return unsealed_bytes(text.encode(), text_format, name=name, error=error).decode()
+
+
+def unsealed_bytes(
+    data: bytes, file_format: str, *, name: str, error: type[InvalidInputError] = InvalidInputError
+) -> bytes:
+    """The body of what `sealed_bytes` wrote.
+
+    Args:
+        data: the file.
+        file_format: that it must have.
+        name: of what it holds, for messages.
+        error: the class to raise.
+
+    Raises:
+        InvalidInputError: of class `error`, if the file is of another format, cut off or changed.
+    """
+    lines = data.split(b"\n", 2)
+    if len(lines) < 3 or lines[0] != file_format.encode():
+        raise error(name, f"must begin with {file_format!r}")
+    if lines[1] != f"sha256 {_digest(lines[2])}".encode():
         raise error(f"{name}.sha256", "does not fit the content: the file is cut off or was changed")
     return lines[2]
 
 
-def _digest(body: str) -> str:
-    return hashlib.sha256(body.encode()).hexdigest()
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -1,19 +1,23 @@
 """Every unit conversion of the project, once.
 
 Names say what goes in and what comes out. Anything that multiplies by 3.6e6 or 0.4536 elsewhere is a defect.
-All functions are plain arithmetic, so they take floats and numpy arrays alike.
+All functions are plain arithmetic, so they take floats and numpy arrays alike, and load no numpy where there are none.
 """
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-Number = TypeVar("Number", float, NDArray[np.float64])
+Number = TypeVar("Number", float, "NDArray[np.float64]")
 
 JOULES_PER_KWH = 3_600_000.0
 MILLIJOULES_PER_JOULE = 1_000.0
+MILLIWATTS_PER_WATT = 1_000.0
+JOULES_PER_TERAJOULE = 1e12
 GRAMS_PER_POUND = 453.59237
+GRAMS_PER_KILOGRAM = 1_000.0
 SECONDS_PER_HOUR = 3_600.0
 SECONDS_PER_DAY = 86_400.0
 MILLISECONDS_PER_SECOND = 1_000.0
@@ -29,6 +33,16 @@ def joules_from_millijoules(millijoules: Number) -> Number:
 def millijoules_from_joules(joules: Number) -> Number:
     """The mJ of a number of J."""
     return joules * MILLIJOULES_PER_JOULE
+
+
+def watts_from_milliwatts(milliwatts: Number) -> Number:
+    """W from mW (NVML's power and power limits are mW)."""
+    return milliwatts / MILLIWATTS_PER_WATT
+
+
+def milliwatts_from_watts(watts: Number) -> Number:
+    """The mW of a number of W."""
+    return watts * MILLIWATTS_PER_WATT
 
 
 def kwh_from_joules(joules: Number) -> Number:
@@ -49,6 +63,11 @@ def grams_co2e(it_joules: Number, pue: Number, intensity_g_per_kwh: Number) -> N
 def g_per_kwh_from_lb_per_mwh(lb_per_mwh: Number) -> Number:
     """The gCO2/kWh of a WattTime value, which is in lbCO2/MWh."""
     return lb_per_mwh * (GRAMS_PER_POUND / 1_000.0)
+
+
+def g_per_kwh_from_kg_per_tj(kg_per_tj: Number) -> Number:
+    """The g/kWh of a fuel whose emission factor is in kg per TJ of its heat, as the IPCC states them."""
+    return kg_per_tj * (GRAMS_PER_KILOGRAM * JOULES_PER_KWH / JOULES_PER_TERAJOULE)
 
 
 def liters_from_it_kwh(it_kwh: Number, wue_l_per_kwh: Number) -> Number:

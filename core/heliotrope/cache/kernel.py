@@ -19,7 +19,7 @@ KV_BITS, PREFILL_SECONDS, PREFILL_SECONDS_SQUARED, PREFILL_JOULES, PREFILL_JOULE
 TIER_BYTES_PER_SECOND, TIER_LATENCY_SECONDS, TIER_JOULES_PER_BIT = 9, 10, 11
 COLUMNS = 12
 # Planes of the links.
-BYTES_PER_SECOND, LATENCY_SECONDS, JOULES_PER_BIT = 0, 1, 2
+BYTES_PER_SECOND, LATENCY_SECONDS, JOULES_PER_BIT, SIDE = 0, 1, 2, 3
 # Rows of the result.
 SAVED, SOURCE, TOKENS, SECONDS, JOULES = 0, 1, 2, 3, 4
 RESULTS = 5
@@ -67,6 +67,8 @@ def best_plans(
     kv_capacity_tokens: Row,
     pool: Matrix,
     links: Matrix,
+    into: Matrix,
+    out: Matrix,
     owners: NDArray[np.intp],
     prompt_tokens: float,
     pressure_joules: float,
@@ -74,7 +76,10 @@ def best_plans(
     reloads: bool,
     result: Matrix,
 ) -> int:
-    """The best way of each endpoint into a column of `result`, SAVED at 0 where there is none; how many there are."""
+    """The best way of each endpoint into a column of `result`, SAVED at 0 where there is none; how many there are.
+
+    `into` and `out` are those of `heliotrope.cache.crowd.Crowd`.
+    """
     found = 0
     for i in range(len(cached)):
         result[SAVED, i] = 0.0
@@ -96,7 +101,10 @@ def best_plans(
                     and kv_tokens[j] <= kv_tokens[i]
                 ):
                     continue
-                held, rate = cached[j], links[BYTES_PER_SECOND, i, j]
+                held, rate, side = cached[j], links[BYTES_PER_SECOND, i, j], links[SIDE, i, j]
+                if side == side:  # NaN: no link
+                    on_their_way = max(into[int(side), i], out[int(side), j])
+                    rate /= 1.0 + on_their_way
                 latency, per_bit = links[LATENCY_SECONDS, i, j], links[JOULES_PER_BIT, i, j]
             else:
                 if not reloads:

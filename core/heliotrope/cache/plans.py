@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope.cache.action import KvAction
+from heliotrope.cache.crowd import Crowd, side_of
 from heliotrope.cache.links import Link, LinkClass, Links, Place, Tier
 from heliotrope.cache.rules import KvRules
 from heliotrope.engine.model import EngineModel
@@ -40,7 +41,8 @@ class KvPool:
     columns: NDArray[np.float64]
     """Shape (`kernel.COLUMNS`, n)."""
     links: NDArray[np.float64]
-    """Shape (3, n, n): bytes per second, latency and joules per bit of the way from j to i at [:, i, j]; NaN: none."""
+    """Shape (4, n, n): bytes per second, latency, joules per bit and side (`heliotrope.cache.crowd`) of the way from j
+    to i at [:, i, j]; NaN: none."""
     takes_part: int
     """Endpoints that take part in transfers between endpoints."""
 
@@ -61,6 +63,8 @@ class CacheView:
     waiting_tokens: FloatColumn
     kv_tokens: FloatColumn
     kv_capacity_tokens: FloatColumn
+    crowd: Crowd | None = None
+    """Transfers on their way; None: none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,8 @@ def own_actions(
 def plans_of(view: CacheView, pool: KvPool, prompt_tokens: float, rules: KvRules) -> KvPlans:
     """The plans that equation 8 allows, best first.
 
+    A pull shares its links with those that are on their way, so that it takes longer by their number.
+
     A pull is left out where its source would serve the request itself at least as well: the same step model in the
     same region, no busier in any respect. `rules` says which actions may be chosen.
 
@@ -182,6 +188,7 @@ def plans_of(view: CacheView, pool: KvPool, prompt_tokens: float, rules: KvRules
     if count == 0 and not reloads:
         return NO_PLANS
     result = np.empty((kernel.RESULTS, len(pool)))
+    crowd = Crowd.none(len(pool)) if view.crowd is None else view.crowd
     found = kernel.best_plans(
         cached,
         view.offloaded_tokens,
@@ -192,6 +199,8 @@ def plans_of(view: CacheView, pool: KvPool, prompt_tokens: float, rules: KvRules
         view.kv_capacity_tokens,
         pool.columns,
         pool.links,
+        crowd.into,
+        crowd.out,
         owners[:count],
         prompt_tokens,
         rules.memory_pressure_joules,
@@ -220,10 +229,10 @@ _CLASSES = tuple(LinkClass)
 
 def _between(places: Sequence[Place], pulls: NDArray[np.bool_], links: Links) -> NDArray[np.float64]:
     """The planes of `KvPool.links`: `link_class` of every pair that takes part, at once."""
-    table = np.full((len(_CLASSES) + 1, 3), np.nan)  # the last row is for pairs without a link
+    table = np.full((len(_CLASSES) + 1, 4), np.nan)  # the last row is for pairs without a link
     for position, kind in enumerate(_CLASSES):
         if (link := links.between.get(kind)) is not None:
-            table[position] = _three(link)
+            table[position] = *_three(link), side_of(kind)
     known = np.array([p.region is not None for p in places], dtype=np.bool_)
     region = _equal([p.region for p in places])
     rack = region & _equal([p.rack for p in places])

@@ -1,7 +1,7 @@
 """Rows by 128-bit key in memory that is bounded and laid out in advance, forgotten least recently written first.
 
 An object per session would take several times the memory and be looked at by every full collection of garbage, and a
-dictionary of a million keys stops the loop whenever it grows. Here a row is 128 bytes of one buffer; an open-addressed
+dictionary of a million keys stops the loop whenever it grows. Here a row is 64 bytes of one buffer; an open-addressed
 table of row numbers (linear probing, at most half full, deletion by shifting back) finds it, and two columns of row
 numbers keep the order. The system gives memory to the buffers only as rows are used.
 """
@@ -12,13 +12,9 @@ from struct import Struct, calcsize
 from typing import Literal, NamedTuple
 
 KEY_BYTES = 16
-MAX_CACHES = 4
-"""Endpoints remembered per row."""
 _LARGEST_COUNT = 2**32 - 1
 
-_FIXED_FIELDS = 10
-_ROW = Struct("<16sIIIIIIddd" + "IId" * MAX_CACHES)
-_NO_CACHE = (0, 0, 0.0)
+_ROW = Struct("<16sIIIIIIddd")
 ROW_BYTES = _ROW.size
 
 
@@ -41,8 +37,6 @@ class Row(NamedTuple):
     """When the session was last heard of."""
     ended_s: float = nan
     """When its last turn ended; NaN while it goes on."""
-    caches: tuple[tuple[int, int, float], ...] = ()
-    """Endpoint, tokens and instant, newest first, at most `MAX_CACHES`."""
 
 
 class SessionTable:
@@ -157,8 +151,6 @@ class SessionTable:
         return bytes(self._rows[number * ROW_BYTES : number * ROW_BYTES + KEY_BYTES])
 
     def _write(self, number: int, key: bytes, row: Row) -> None:
-        caches = [value for cache in row.caches[:MAX_CACHES] for value in cache]
-        caches += _NO_CACHE * (MAX_CACHES - len(row.caches))
         _ROW.pack_into(
             self._rows,
             number * ROW_BYTES,
@@ -172,17 +164,10 @@ class SessionTable:
             row.mean_gap_seconds,
             row.seen_s,
             row.ended_s,
-            *caches,
         )
 
     def _read(self, number: int) -> Row:
-        values = _ROW.unpack_from(self._rows, number * ROW_BYTES)
-        caches = []
-        for i in range(_FIXED_FIELDS, len(values), 3):
-            if not values[i]:
-                break
-            caches.append(values[i : i + 3])
-        return Row._make((*values[1:_FIXED_FIELDS], tuple(caches)))
+        return Row._make(_ROW.unpack_from(self._rows, number * ROW_BYTES)[1:])
 
 
 def _zeros(count: int, form: Literal["B", "I"]) -> "memoryview[int]":

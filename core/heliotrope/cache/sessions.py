@@ -1,8 +1,8 @@
-"""What is known of conversations: where each was served last, and where its KV caches should still be.
+"""What is known of conversations: where each was served last, and when.
 
-Pure bookkeeping with explicit instants of one monotonic clock. A belief about a cache ends with its time to live, with
-the endpoint, and with any event that empties the endpoint's cache; a session ends with silence or when the table is
-full and others were heard of later.
+Pure bookkeeping with explicit instants of one monotonic clock. A session ends with silence or when the table is full
+and others were heard of later. Where its KV is cached is the prefix index's to know, block by block: it knows what was
+evicted, and what sessions have in common.
 """
 
 from collections import Counter
@@ -11,20 +11,10 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import NamedTuple
 
-from heliotrope.cache.session_table import MAX_CACHES, Row, SessionTable
+from heliotrope.cache.session_table import Row, SessionTable
 
-DEFAULT_CACHE_TTL_SECONDS = 1800.0
-"""T_TTL of context-is-not-free §4.1."""
 _EXPIRED_PER_CALL = 2
 """Of the oldest sessions that are looked at with each new turn: more go than can come."""
-
-
-class CachedAt(NamedTuple):
-    """A belief about one endpoint's KV cache."""
-
-    endpoint: str
-    tokens: int
-    age_seconds: float
 
 
 class SessionView(NamedTuple):
@@ -44,12 +34,6 @@ class SessionView(NamedTuple):
     """Turns that went elsewhere than the turn before."""
     turns_at_previous: int = 0
     """Turns in a row, up to the last one, at the previous endpoint."""
-    caches: tuple[CachedAt, ...] = ()
-    """Newest first."""
-
-    def cached_tokens(self, endpoint: str) -> int:
-        """History that an endpoint is believed to cache; 0 if nothing is known."""
-        return next((cache.tokens for cache in self.caches if cache.endpoint == endpoint), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +50,11 @@ class SessionCounts:
 class Sessions:
     """Sessions by key. Every operation takes O(1) and a few microseconds."""
 
-    def __init__(self, capacity: int, *, cache_ttl_seconds: float = DEFAULT_CACHE_TTL_SECONDS) -> None:
-        """`capacity` bounds the memory: about 145 bytes per session."""
+    def __init__(self, capacity: int) -> None:
+        """`capacity` bounds the memory: about 80 bytes per session."""
         self._table = SessionTable(capacity)
-        self._cache_ttl_seconds = cache_ttl_seconds
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
-        self._emptied_s: dict[int, float] = {}
         self._last_number = 0
         self._evicted: Counter[str] = Counter()
 
@@ -92,13 +74,6 @@ class Sessions:
             mean_gap_seconds=row.mean_gap_seconds,
             switches=row.switches,
             turns_at_previous=row.turns_there,
-            caches=tuple(
-                [
-                    CachedAt(self._names[number], tokens, now_s - at_s)
-                    for number, tokens, at_s in row.caches
-                    if self._believed(number, at_s, now_s)
-                ]
-            ),
         )
 
     def routed(
@@ -141,39 +116,26 @@ class Sessions:
             mean_gap_seconds=mean_gap_s,
             seen_s=now_s,
             ended_s=nan,
-            caches=row.caches,
         )
         self._evicted["capacity"] += self._table.put(key, turn)
         self._drop_silent(now_s, forget_after_seconds)
 
-    def ended(self, key: bytes, endpoint: str, now_s: float, history_tokens: int | None) -> None:
-        """A turn ended at an endpoint, which caches prompt and answer now; None where the turn failed.
+    def ended(self, key: bytes, now_s: float, history_tokens: int | None) -> None:
+        """A turn ended with so many tokens of prompt and answer; None where it failed.
 
         A session that was forgotten meanwhile stays so.
         """
         row = self._table.get(key)
         if row is None:
             return
-        caches = row.caches
-        number = self._numbers.get(endpoint)
-        if history_tokens is not None and number is not None:
-            others = tuple(cache for cache in caches if cache[0] != number)
-            caches = ((number, history_tokens, now_s), *others)[:MAX_CACHES]
         history = row.history_tokens if history_tokens is None else history_tokens
-        self._table.put(key, row._replace(history_tokens=history, seen_s=now_s, ended_s=now_s, caches=caches))
-
-    def cache_lost(self, endpoint: str, now_s: float) -> None:
-        """The endpoint's KV cache is empty: its engine restarted, slept or dropped all blocks."""
-        number = self._numbers.get(endpoint)
-        if number is not None:
-            self._emptied_s[number] = now_s
+        self._table.put(key, row._replace(history_tokens=history, seen_s=now_s, ended_s=now_s))
 
     def removed(self, endpoint: str) -> None:
         """The endpoint is gone; one of the same name that comes back is another one."""
         number = self._numbers.pop(endpoint, None)
         if number is not None:
             del self._names[number]
-            self._emptied_s.pop(number, None)
 
     def counts(self) -> SessionCounts:
         """Sizes now."""
@@ -191,14 +153,6 @@ class Sessions:
             row = self._table.get(known_as)
             self._table.remove(known_as)
         return row
-
-    def _believed(self, number: int, at_s: float, now_s: float) -> bool:
-        emptied_s = self._emptied_s.get(number)
-        return (
-            number in self._names
-            and now_s - at_s <= self._cache_ttl_seconds
-            and (emptied_s is None or at_s > emptied_s)
-        )
 
     def _drop_silent(self, now_s: float, forget_after_seconds: float) -> None:
         for _ in range(_EXPIRED_PER_CALL):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from heliotrope.api.scalars import parse_duration, parse_time
 from heliotrope.decide.policy import DEFAULT_ORDER, Term
 from heliotrope.errors import InvalidInputError
 
@@ -80,6 +81,21 @@ def parse_priority(text: str) -> int:
     if not (bare.isascii() and bare.isdigit() and len(bare) <= 10 and -(2**31) <= int(digits) < 2**31):
         raise InvalidInputError("", "must be a whole number of 32 bits")
     return int(digits)
+
+
+def parse_deadline(text: str, now_unix_s: float) -> float:
+    """Unix seconds out of a header: an RFC 3339 time, or a duration from now such as `2h`.
+
+    Raises:
+        InvalidInputError: if it is neither; the path is empty.
+    """
+    value = _bounded(text).strip()
+    try:
+        if value[:1].isdigit() and value[-1:] in ("h", "m", "s"):
+            return now_unix_s + parse_duration(value).total_seconds()
+        return parse_time(value).timestamp()
+    except ValueError:
+        raise InvalidInputError("", "must be a time such as 2026-06-01T06:00:00Z, or a duration such as 2h") from None
 
 
 def _bounded(text: str) -> str:

@@ -118,6 +118,8 @@ class Candidates:
     """Before prefill can begin, for blocks that are pulled or reloaded; 0 where none are."""
     transfer_joules: FloatColumn
     """Of the network and of both ends, for the same blocks."""
+    cached_deviation_tokens: FloatColumn | None = None
+    """One standard deviation of `cached_tokens`; 0 where nothing speaks against the belief. None: nobody says."""
     pairs: "PrefillPairs | None" = None
     """What the last rows are, if some are prefill/decode pairs; such a row has the columns of where it decodes."""
     encoding: "Encoding | None" = None

@@ -139,6 +139,18 @@ class _Field:
         self.left = self.left[good]
         return True
 
+    def keep_near(self, column: FloatColumn, loss: Loss, tolerance: float, *, absolute: bool = False) -> bool:
+        """Put out those of `left` whose value is further from the least one of them; whether there was any.
+
+        `tolerance` is a share of that value, or else an amount; `column` has a value for each of `rows`.
+        """
+        from heliotrope.decide.comparing import keep_near
+
+        before = len(self.left)
+        kept = keep_near(column, float(tolerance), absolute, CODE[loss], self.left, self.codes)
+        self.left = self.left[:kept]
+        return kept < before
+
     def draw(self) -> None:
         """Leave the policy's number of choices in, if it has one."""
         if not 0 < self._choices < len(self.left):
@@ -178,6 +190,8 @@ def _comparable(
     carbon_unusable: str | None,
 ) -> tuple[dict[Term, FloatColumn], dict[Term, str]]:
     """Columns of the terms that the policy compares, and why others of them cannot be."""
+    from heliotrope.decide.comparing import take_known
+
     columns = {
         Term.CARBON: estimates.grams_co2e,
         Term.ENERGY: estimates.incremental_joules,
@@ -185,16 +199,19 @@ def _comparable(
         Term.LATENCY: estimates.service_seconds,
         Term.RISK: np.full(len(estimates.cost), np.nan) if risk is None else risk,
     }
+    terms = terms_in_use(policy)
+    taken = np.empty((len(terms), len(rows)))
     usable: dict[Term, FloatColumn] = {}
     dropped: dict[Term, str] = {}
-    for term in terms_in_use(policy):
-        column = columns[term][rows]
+    for term in terms:
         if term is Term.CARBON and carbon_unusable is not None:
             dropped[term] = carbon_unusable
-        elif not np.isfinite(column).all():
-            dropped[term] = UNKNOWN_FOR_ONE
-        else:
+            continue
+        column = taken[len(usable)]
+        if take_known(columns[term], rows, column):
             usable[term] = column
+        else:
+            dropped[term] = UNKNOWN_FOR_ONE
     return usable, dropped
 
 
@@ -206,16 +223,15 @@ def _lexicographic(field: _Field, usable: Mapping[Term, FloatColumn], policy: De
     for term in order[:-1] if latency_last else order:
         if field.decided:
             break
-        column = usable[term][field.left]
-        if field.keep(column <= _limit(term, column.min(), policy), LOSS_OF_TERM[term]):
+        tolerance = policy.tolerances.get(term, 0.0)
+        if field.keep_near(usable[term], LOSS_OF_TERM[term], tolerance, absolute=term is Term.RISK):
             decided_by = term.value
     drawn_from = len(field.left)
     field.draw()
     all_compared = len(field.left) == drawn_from
-    if latency_last and not field.decided:
-        column = usable[Term.LATENCY][field.left]
-        if field.keep(column <= _limit(Term.LATENCY, column.min(), policy), Loss.LATENCY):
-            decided_by = Term.LATENCY.value
+    tolerance = policy.tolerances.get(Term.LATENCY, 0.0)
+    if latency_last and not field.decided and field.keep_near(usable[Term.LATENCY], Loss.LATENCY, tolerance):
+        decided_by = Term.LATENCY.value
     columns = [usable[term] for term in order]
     if order and not field.decided:
         field.keep(_front(field, columns), Loss.DOMINATED)
@@ -235,13 +251,10 @@ def _front(field: _Field, columns: Sequence[FloatColumn]) -> BoolColumn:
 
 def _is_best(field: _Field, columns: Sequence[FloatColumn]) -> bool:
     """Whether no plan is better in any term than the one that is left; its equals in all would be left as well."""
-    winner = field.left[0]
-    return all(column[winner] <= column.min() for column in columns)
+    from heliotrope.decide.comparing import is_least
 
-
-def _limit(term: Term, best: float, policy: DecisionPolicy) -> float:
-    tolerance = policy.tolerances.get(term, 0.0)
-    return float(best + tolerance if term is Term.RISK else best + abs(best) * tolerance)
+    position = int(field.left[0])
+    return all(is_least(column, position) for column in columns)
 
 
 def _weighted(

@@ -6,13 +6,15 @@ import numpy as np
 
 from heliotrope.decide.candidates import BoolColumn, FloatColumn, FloatMatrix
 
+COLUMNS = 11
+
 
 @dataclass(slots=True)
 class Columns:
     """One value per candidate, NaN until somebody knows it; names as in `Estimates`."""
 
     table: FloatMatrix
-    """The columns from `ttft` down as its lines, in this order: shape (11, n)."""
+    """The columns from `ttft` down as its lines, in this order: shape (`COLUMNS`, n)."""
     kv_fits: BoolColumn
     ttft: FloatColumn
     tpot: FloatColumn
@@ -29,10 +31,6 @@ class Columns:
     @classmethod
     def unknown(cls, n: int) -> "Columns":
         """Nothing is known of n candidates."""
-        table = np.full((11, n), np.nan)
+        table = np.empty((COLUMNS, n))
+        table.fill(np.nan)
         return cls(table, np.ones(n, dtype=np.bool_), *table)
-
-    def first(self, n: int) -> "Columns":
-        """The same of the first n candidates; what is written there is written here."""
-        table = self.table[:, :n]
-        return Columns(table, self.kv_fits[:n], *table)

@@ -11,6 +11,7 @@ from heliotrope.carbon.arms import Arm
 from heliotrope.carbon.signal import Freshness
 from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
 from heliotrope.decide.choose import Choice, choose, choose_blind, terms_in_use
+from heliotrope.decide.compared import Planned
 from heliotrope.decide.draw import drawn, seed_of
 from heliotrope.decide.estimate import Estimates, estimate
 from heliotrope.decide.explanation import explanation
@@ -62,6 +63,8 @@ class Decision:
     risk: FloatColumn | None = None
     """None: the policy does not compare it."""
     standing: Standing = UNKNOWN_STANDING
+    steered: "Decision | None" = None
+    """Of a held-out request whose blind choice had fewer plans: what the policy decides among all of them."""
 
     @property
     def losses(self) -> tuple[Loss | None, ...]:
@@ -104,12 +107,29 @@ class Decision:
             return None if loss is Loss.UNKNOWN else False
         return {Outcome.WITHIN_SLO: True, Outcome.UNKNOWN_LATENCY: None}.get(self.outcome, False)
 
-    def steered_endpoint(self) -> str | None:
-        """The endpoint that the policy chooses, also where the holdout left this decision blind to carbon."""
+    def by_policy(self) -> "Decision":
+        """What the policy decides, also where the holdout left this decision blind to carbon."""
+        if self.steered is not None:
+            return self.steered
+        if self.assignment.arm is not Arm.HOLDOUT:
+            return self
         steered = replace(self.assignment, arm=Arm.STEERED)
         return _decided(
             self.request, self.candidates, self.policy, self.now_unix_s, self.estimates, steered, self.standing
-        ).endpoint
+        )
+
+    def steered_endpoint(self) -> str | None:
+        """The endpoint that the policy chooses (`by_policy`)."""
+        return self.by_policy().endpoint
+
+    def planned(self, row: int) -> Planned:
+        """One of its plans."""
+        return Planned(self.candidates, self.estimates, row)
+
+    @property
+    def chosen(self) -> Planned | None:
+        """The chosen plan; None when nothing was feasible."""
+        return None if self.winner is None else self.planned(self.winner)
 
     def explanation(self) -> dict[str, Any]:
         """All of it as plain data for spans, logs and `/debug`; see `heliotrope.decide.explanation`."""
@@ -226,13 +246,16 @@ def carbon_unusable(candidates: Candidates, eligible: BoolColumn, now_unix_s: fl
     It drops out if any of them lacks a fresh signal, or if their signals are of different type: average and marginal,
     or lifecycle and direct values are never compared.
     """
-    kinds = set()
-    codes = set(candidates.region_codes[eligible].tolist())
-    for code in sorted(codes, key=lambda each: (each < 0, each)):  # -1, the unknown region, comes last
-        name = None if code < 0 else candidates.region_names[code]
+    from heliotrope.decide.comparing import first_rows
+
+    kinds, names = set(), candidates.region_names
+    rows = np.empty(len(names) + 1, dtype=np.intp)
+    first_rows(candidates.region_codes, eligible, rows)
+    for name, row in zip((*names, None), rows.tolist(), strict=True):
+        if row < 0:
+            continue
         view = candidates.region_views.get(name) if name is not None else None
         if view is None:
-            row = np.flatnonzero(eligible & (candidates.region_codes == code))[0]
             return f"{candidates.endpoints[row]} is in no known region"
         freshness = view.signal.freshness(now_unix_s)
         reading = view.signal.reading

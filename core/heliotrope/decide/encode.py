@@ -45,6 +45,8 @@ class Encoding:
     places: Mapping[str, Place] = field(default_factory=dict)
     """Where candidates and encoders run."""
     links: Links = field(default_factory=Links)
+    settled: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By plan, the encoders that are used whatever is better; empty ones: it encodes in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,26 @@ def encode_plans(graph: PhaseGraph, encoding: Encoding, endpoint: str, *, elsewh
     most = min(len(rows), len(encodes), MOST_SPREAD)
     ways = [(row,) for row in rows] + [tuple(rows[:count]) for count in range(2, most + 1)]
     return plans + [_elsewhere(graph, encoding, endpoint, way, links, waits) for way in ways]
+
+
+def settled_plan(graph: PhaseGraph, encoding: Encoding, endpoint: str, way: tuple[int, ...]) -> EncodePlan:
+    """The way that somebody else chose; NaN where no link to one of its encoders, or nothing of an image, is known.
+
+    Args:
+        graph: of the request.
+        encoding: what is known of encoding it.
+        endpoint: where the prompt is prefilled.
+        way: the encoders, as in `EncodePlan`.
+    """
+    if not way:
+        return _in_place(graph, encoding, endpoint)
+    pool = encoding.encoders
+    encodes = graph.of_kind(PhaseKind.ENCODE)
+    links = {row: link for row in way if pool is not None and (link := _link(encoding, pool.endpoints[row], endpoint))}
+    if len(links) < len(set(way)) or not all(graph.phases[i].tokens is not None for i in encodes):
+        unknown = (float("nan"),) * len(way)
+        return EncodePlan(way, float("nan"), 0.0, float("nan"), unknown, unknown)
+    return _elsewhere(graph, encoding, endpoint, way, links, {row: _wait_seconds(graph, encoding, row) for row in way})
 
 
 def alike(encoding: Encoding, endpoint: str) -> tuple[object, ...]:

@@ -7,12 +7,21 @@ import numpy as np
 from heliotrope.carbon.footprint import embodied_grams, hardware_cost, water_liters
 from heliotrope.decide.candidates import Candidates, FloatColumn, IntColumn
 from heliotrope.decide.columns import Columns
-from heliotrope.decide.encode import EncodePlan, Encoding, alike, best_plan, encode_graph, encode_plans
-from heliotrope.decide.pair_estimate import Prices
+from heliotrope.decide.encode import EncodePlan, Encoding, alike, best_plan, encode_graph, encode_plans, settled_plan
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.region_columns import RegionColumns
 from heliotrope.decide.request import RequestProfile
 from heliotrope.units import grams_co2e
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Columns of all plans, priced as if each plan's decoder drew everything."""
+
+    intensity_g_per_kwh: FloatColumn
+    grams_co2e: FloatColumn
+    water_liters: FloatColumn
+    cost: FloatColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,11 @@ def _chosen(
     operational = np.zeros(len(candidates))
     for row, (code, ttft) in enumerate(zip(codes.tolist(), columns.ttft.tolist(), strict=True)):
         endpoint = candidates.prefill_endpoint(row)
+        if row in encoding.settled:
+            plan = settled_plan(graph, encoding, endpoint, encoding.settled[row])
+            chosen.append(plan)
+            operational[row] = _grams(plan, here, row, there)
+            continue
         if endpoint not in kinds:
             kinds[endpoint] = alike(encoding, endpoint)
         # llm-d's sidecar pulls no cached prefix for a prompt that went through encoders.

@@ -4,11 +4,14 @@ Latencies follow paper carbon-slo-tension §IV:
 
     TTFT = RTT + W + t_pre(ISL + Q)          TPOT = [t_dec(B + 1, KV) + T_pre] / (1 − duty)
 
-with two additions to TTFT: the rest of the step that is running when the request arrives (half a step is expected),
-and what arrives while the request still waits. An engine prefills everything that waits in one step, up to its token
-budget, and answers none of it before that step ends; so a queue that takes time T to reach takes T / (1 − duty).
-The same step delays those that wait already: `queue_ttft_seconds` is the TTFT of the first of them if this request
-joins, so that no plan breaks a promise that was given to somebody else.
+with two additions to TTFT: the rest of the step that is running when the request arrives, and what arrives while the
+request still waits. Where it is known which step runs and since when (`heliotrope.predict.step_phase`), the steps that
+end before the first token are added up (`heliotrope.decide.steps.arrival`). Where it is not, half a decode step is
+expected, and as an engine prefills everything that waits in one step, up to its token budget, and answers none of it
+before that step ends, a queue that takes time T to reach takes T / (1 − duty).
+
+The step that prefills the request delays those that wait already: `queue_ttft_seconds` is the TTFT of the first of them
+if this request joins, so that no plan breaks a promise that was given to somebody else.
 
 Two energies are kept apart. `energy_joules` is the request's share of the steps it takes part in, at the batch that
 the endpoint reaches if the pool's present load is consolidated on it: a price that does not depend on who happens to
@@ -20,9 +23,12 @@ are awake anyway; it orders plans that are equally clean.
 Images are encoded before the prefill, in place or elsewhere (`heliotrope.decide.encode`); that comes on top, whoever
 estimated the rest.
 
+What a prompt is believed to find cached may not be there; its deviation is part of the errors of TTFT and joules
+(`heliotrope.decide.cached_deviation`).
+
 Of a prefill/decode pair (`heliotrope.decide.phases`) the row says what the decoder takes, for a prompt of which one
 token is left to compute; what the prefiller takes is added, and priced by its own region and hardware. Pairs are
-estimated by the analytic model alone.
+estimated by the analytic model alone, and so is whatever they are compared with (`heliotrope.decide.basis`).
 """
 
 from collections.abc import Mapping
@@ -31,21 +37,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heliotrope.carbon.footprint import embodied_grams, hardware_cost, water_liters
+from heliotrope.decide.basis import models_for
 from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn, FloatMatrix
 from heliotrope.decide.columns import Columns
-from heliotrope.decide.encode_estimate import Encodes, add_encodes
+from heliotrope.decide.encode_estimate import Encodes, Prices, add_encodes
 from heliotrope.decide.learned import apply_models
-from heliotrope.decide.pair_estimate import Prices, add_prefills, occupied_seconds, price_by_side
+from heliotrope.decide.pair_estimate import add_prefills, occupied_seconds
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.region_columns import RegionColumns
 from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.rows import decision_rows
 from heliotrope.predict.targets import Target
-from heliotrope.units import grams_co2e
 
 if TYPE_CHECKING:
     from heliotrope.predict.models import LearnedModels
+
+_NOWHERE = np.empty(0)
+"""No plan is elsewhere before it comes to its endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,8 @@ class Estimates:
     """The part of `energy_joules` that is drawn where a pair prefills, 0 for other plans; None: there are no pairs."""
     encodes: Encodes | None = None
     """How each plan encodes the request's images; None: it has none."""
+    models_unused: str | None = None
+    """Why models that would have answered were not asked (`heliotrope.decide.basis`); None: all were."""
 
 
 def estimate(
@@ -101,9 +111,11 @@ def estimate(
         candidates: endpoint states, projected to now.
         policy: says which emissions count.
         now_unix_s: the time of the decision, for carbon forecasts.
-        models: learned models; where one answers, it takes the analytic model's place.
+        models: learned models; where one answers, it takes the analytic model's place, unless there are pairs.
     """
+    from heliotrope.decide.cached_deviation import add_to_estimates
     from heliotrope.decide.kernel import analytic, known_sum
+    from heliotrope.decide.pricing import add_transfers, price_pairs, write_prices, write_service
 
     n = len(candidates)
     columns = Columns.unknown(n)
@@ -118,6 +130,9 @@ def estimate(
         candidates.kv_tokens,
         candidates.prefill_duty,
         candidates.cached_tokens,
+        candidates.waiting_squared_tokens,
+        candidates.step_seconds,
+        candidates.step_prefills,
         rtt_seconds,
         float(request.prompt_tokens),
         request.expected_output_tokens,
@@ -125,6 +140,17 @@ def estimate(
         columns.table,
         columns.kv_fits,
     )
+    doubts = candidates.cached_deviation_tokens
+    if doubts is not None:
+        add_to_estimates(
+            candidates.engine_rows,
+            candidates.waiting_tokens,
+            candidates.cached_tokens,
+            doubts,
+            float(request.prompt_tokens),
+            policy.certainty,
+            columns.table,
+        )
     features = decision_rows(
         request,
         candidates,
@@ -133,36 +159,46 @@ def estimate(
         attributed_joules=columns.attributed,
         prefill_joules=columns.prefill_joules,
     )[: candidates.aggregated_count]
+    models, unused = models_for(models, candidates)
     learned = apply_models(models, features, columns, candidates)
     # Models know a prompt as cached or not; what fetching costs comes on top, whoever estimated the rest.
-    columns.ttft += candidates.transfer_seconds
-    for joules in (columns.energy, columns.incremental, columns.attributed):
-        np.add(joules, candidates.transfer_joules, out=joules)
+    add_transfers(columns.table, candidates.transfer_seconds, candidates.transfer_joules)
     pairs = candidates.pairs
     drawn = None if pairs is None else add_prefills(columns, candidates, pairs, rtt_seconds)
-    service = columns.ttft + request.expected_output_tokens * columns.tpot
-    longest = _longest(service)
-    intensity = regions.intensity_g_per_kwh(now_unix_s, longest)
-    grams = grams_co2e(columns.energy, regions.pue(), intensity)
-    reserved = service / np.maximum(columns.batch, 1.0)
-    if pairs is not None:
-        elsewhere, _ = occupied_seconds(pairs)
-        reserved[candidates.aggregated_count :] -= elsewhere / np.maximum(columns.batch[-len(pairs) :], 1.0)
-    if policy.include_embodied:
-        grams += embodied_grams(candidates.embodied_grams, candidates.embodied_lifetime_seconds, reserved)
-    water = water_liters(columns.energy, regions.wue_l_per_kwh())
-    cost = hardware_cost(candidates.price_per_hour, reserved)
+    elsewhere, occupied = (_NOWHERE, _NOWHERE) if pairs is None else occupied_seconds(pairs)
+    service = np.empty(n)
+    longest = write_service(columns.table, request.expected_output_tokens, service)
+    region_table, priced = regions.table(now_unix_s, longest), np.empty((4, n))
+    write_prices(
+        columns.table,
+        service,
+        elsewhere,
+        candidates.region_codes,
+        region_table,
+        candidates.embodied_grams,
+        candidates.embodied_lifetime_seconds,
+        candidates.price_per_hour,
+        policy.include_embodied,
+        priced,
+    )
     if pairs is not None and drawn is not None:
-        price_by_side(
-            Prices(intensity, grams, water, cost),
+        there, prefillers = RegionColumns(pairs.prefillers, regions), pairs.prefillers
+        price_pairs(
             columns.energy,
             drawn,
-            pairs,
-            regions,
-            now_unix_s,
-            longest,
-            include_embodied=policy.include_embodied,
+            candidates.region_codes,
+            region_table,
+            pairs.rows,
+            prefillers.region_codes,
+            there.table(now_unix_s, longest),
+            occupied,
+            prefillers.embodied_grams,
+            prefillers.embodied_lifetime_seconds,
+            prefillers.price_per_hour,
+            policy.include_embodied,
+            priced,
         )
+    intensity, grams, water, cost = priced
     encodes: Encodes | None = None
     if candidates.encoding is not None:
         prices = Prices(intensity, grams, water, cost)
@@ -199,10 +235,5 @@ def estimate(
         learned=learned,
         prefiller_joules=drawn,
         encodes=encodes,
+        models_unused=unused,
     )
-
-
-def _longest(seconds: FloatColumn) -> float:
-    """0 where none is known."""
-    longest = float(np.fmax.reduce(seconds, initial=0.0))
-    return longest if longest < np.inf else 0.0

@@ -81,14 +81,24 @@ def explanation(decision: "Decision") -> dict[str, Any]:
         "relaxed": [limit.value for limit in decision.relaxed],
         "endpoint": decision.endpoint,
         "decided_by": decision.decided_by,
-        "policy_would_choose": decision.steered_endpoint() if decision.assignment.arm is Arm.HOLDOUT else None,
+        **_steered(decision),
         "dropped_terms": {term.value: reason for term, reason in decision.dropped_terms.items()},
+        "models_unused": decision.estimates.models_unused,
         "session": None if decision.session is None else decision.session.document(),
         "regions": [
             _region(view, decision.now_unix_s) for name, view in candidates.region_views.items() if name in regions
         ],
         "candidates": [_candidate(decision, i) for i in shown],
         "candidates_omitted": len(candidates) - len(shown),
+    }
+
+
+def _steered(decision: "Decision") -> dict[str, Any]:
+    """Of a held-out request: what the policy would have done; None of any other."""
+    plan = decision.by_policy().chosen if decision.assignment.arm is Arm.HOLDOUT else None
+    return {
+        "policy_would_choose": None if plan is None else plan.endpoint,
+        "policy_would_choose_plan": None if plan is None else plan.document(),
     }
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
+from heliotrope.decide.candidates import BoolColumn, Candidates
 from heliotrope.decide.estimate import Estimates
 from heliotrope.decide.losses import CODE, LossCodes
 from heliotrope.decide.losses import INFEASIBLE as INFEASIBLE
@@ -19,6 +19,8 @@ from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
 from heliotrope.decide.shares import regions_at_limit
 from heliotrope.decide.standing import UNKNOWN_STANDING, Standing, enough_power
+
+NAN = float("nan")
 
 
 class Limit(StrEnum):
@@ -40,31 +42,21 @@ class Feasibility:
     latency_known: BoolColumn
     meets_slo: BoolColumn
     """Latency is known and within the SLO with the policy's certainty."""
-    in_region: BoolColumn
-    good: BoolColumn
-    kv_fits: BoolColumn
-    ttft_ok: BoolColumn
-    tpot_ok: BoolColumn
+    broken: LossCodes
+    """The first constraint that each breaks; limits and slowed neighbours, which yield, left out."""
     slowing: BoolColumn | None = None
     """Plans that keep every promise but one: their prefill stalls others for too long; None: none is out for that."""
 
     def codes(self, relaxed: tuple[Limit, ...] = ()) -> LossCodes:
         """The first constraint that each candidate breaks, limits that were relaxed left out."""
-        codes = np.zeros(len(self.allowed), dtype=np.int8)
-        # Later ones overwrite, so the first in order comes last.
-        codes[~self.meets_slo] = CODE[Loss.QUEUE]
+        codes = self.broken.copy()
+        # Of what may break several, later ones overwrite; hard constraints come before all of them.
         if self.slowing is not None:
-            codes[self.slowing] = CODE[Loss.NEIGHBOURS]
-        codes[~self.tpot_ok] = CODE[Loss.TPOT]
-        codes[~self.ttft_ok] = CODE[Loss.TTFT]
-        codes[~self.latency_known] = CODE[Loss.UNKNOWN]
+            codes[self.slowing & self.allowed] = CODE[Loss.NEIGHBOURS]
         if self.in_power is not None and Limit.POWER not in relaxed:
-            codes[~self.in_power] = CODE[Loss.POWER]
+            codes[self.allowed & ~self.in_power] = CODE[Loss.POWER]
         if self.in_share is not None and Limit.SHARE not in relaxed:
-            codes[~self.in_share] = CODE[Loss.SHARE]
-        codes[~self.kv_fits] = CODE[Loss.CAPACITY]
-        codes[~self.good] = CODE[Loss.QUALITY]
-        codes[~self.in_region] = CODE[Loss.REGION]
+            codes[self.allowed & ~self.in_share] = CODE[Loss.SHARE]
         return codes
 
 
@@ -76,20 +68,31 @@ def feasibility(
     standing: Standing = UNKNOWN_STANDING,
 ) -> Feasibility:
     """Check each candidate against the policy. An unknown region or quality fails an allow-list or a floor."""
-    n = len(candidates)
-    in_region = np.ones(n, dtype=np.bool_)
-    allowed_regions = policy.allowed_regions
-    if allowed_regions is not None:
-        in_region = _by_region(candidates, [name in allowed_regions for name in candidates.region_names], unknown=False)
-    good = np.ones(n, dtype=np.bool_)
-    if policy.quality_floor is not None:
-        good = candidates.quality >= policy.quality_floor  # NaN compares false
-    known = np.isfinite(estimates.ttft_seconds) & np.isfinite(estimates.tpot_seconds)
-    ttft_ok = _within(estimates.ttft_seconds, estimates.ttft_relative_error, policy, ttft_slo_seconds(request, policy))
-    tpot_ok = _within(estimates.tpot_seconds, estimates.tpot_relative_error, policy, tpot_slo_seconds(request, policy))
-    queue_ok = _within(estimates.queue_ttft_seconds, estimates.ttft_relative_error, policy, policy.ttft_slo_seconds)
+    from heliotrope.decide.constraints import check
+
+    n, regions = len(candidates), policy.allowed_regions
+    in_list = [regions is None or name in regions for name in candidates.region_names]
+    columns, broken = np.empty((3, n), dtype=np.bool_), np.empty(n, dtype=np.int8)
+    check(
+        estimates.ttft_seconds,
+        estimates.tpot_seconds,
+        estimates.queue_ttft_seconds,
+        estimates.ttft_relative_error,
+        estimates.tpot_relative_error,
+        estimates.kv_fits,
+        candidates.quality,
+        candidates.region_codes,
+        np.array([*in_list, regions is None], dtype=np.bool_),
+        _or_nan(policy.quality_floor),
+        float(policy.certainty),
+        _or_nan(ttft_slo_seconds(request, policy)),
+        _or_nan(tpot_slo_seconds(request, policy)),
+        _or_nan(policy.ttft_slo_seconds),
+        columns,
+        broken,
+    )
+    allowed, known, meets_slo = columns
     power = policy.power
-    allowed, meets_slo = in_region & good & estimates.kv_fits, known & ttft_ok & tpot_ok & queue_ok
     slowing = _slowing(candidates, estimates, policy, allowed, meets_slo)
     return Feasibility(
         allowed=allowed,
@@ -99,11 +102,7 @@ def feasibility(
         else enough_power(candidates, standing, power.least_watts, avoid_throttled=power.avoid_throttled),
         latency_known=known,
         meets_slo=meets_slo if slowing is None else meets_slo & ~slowing,
-        in_region=in_region,
-        good=good,
-        kv_fits=estimates.kv_fits,
-        ttft_ok=ttft_ok,
-        tpot_ok=tpot_ok,
+        broken=broken,
         slowing=slowing,
     )
 
@@ -151,12 +150,8 @@ def _by_region(candidates: Candidates, values: list[bool], *, unknown: bool) -> 
     return column
 
 
-def _within(
-    seconds: FloatColumn, relative_error: FloatColumn, policy: DecisionPolicy, slo_seconds: float | None
-) -> BoolColumn:
-    if slo_seconds is None:
-        return np.isfinite(seconds)
-    return seconds * (1.0 + policy.certainty * relative_error) <= slo_seconds
+def _or_nan(value: float | None) -> float:
+    return NAN if value is None else float(value)
 
 
 def ttft_slo_seconds(request: RequestProfile, policy: DecisionPolicy) -> float | None:

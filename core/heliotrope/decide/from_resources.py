@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import blake2b
+from math import inf
 
 from heliotrope.api.v1alpha1 import CarbonPolicy, WorkloadVariant
 from heliotrope.api.v1alpha1 import objective as api
+from heliotrope.api.v1alpha1.carbonpolicy import CarbonPolicyStatus
 from heliotrope.api.v1alpha1.common import Enforcement
 from heliotrope.api.v1alpha1.controls import DemandResponse
 from heliotrope.api.v1alpha1.engine import Engine
@@ -64,7 +66,7 @@ def decision_policy(policy: CarbonPolicy) -> DecisionPolicy:
         if headroom is None
         else PowerLimit(least_watts=float(headroom.least_watts), avoid_throttled=headroom.avoid_throttled),
         classes=tuple(_service_class(each) for each in spec.classes),
-        events=() if response is None else _events(response),
+        events=() if response is None else _events(response, policy.status),
         event_comparison=None if response is None else _event_comparison(response, comparison),
         overrides=_overridable(spec.overrides),
         models=None if spec.models is None or not spec.models.enabled else _model_rules(spec.models),
@@ -106,12 +108,21 @@ def _service_class(each: RequestClass) -> ServiceClass:
     )
 
 
-def _events(response: DemandResponse) -> tuple[DemandEvent, ...]:
-    """Planned events, from the start of their ramp, as power has to be down when they begin."""
+def _events(response: DemandResponse, status: CarbonPolicyStatus | None) -> tuple[DemandEvent, ...]:
+    """The policy's own events, from the start of their ramp, as power has to be down when they begin.
+
+    Those of a source (`prometheus`, `http`) are the operator's to ask for; it says in the status which one is answered.
+    """
+    if response.events is None:
+        answered = None if status is None else status.demand_response
+        if answered is None:
+            return ()
+        end = inf if answered.end is None else answered.end.timestamp()
+        return (DemandEvent(answered.event, answered.since.timestamp(), end),)
     ramp_seconds = response.ramp_in.total_seconds()
     events = (
         DemandEvent(event.name, event.start.timestamp() - ramp_seconds, event.end.timestamp())
-        for event in response.events or ()
+        for event in response.events
     )
     return tuple(sorted(events, key=lambda event: (event.start_unix_s, event.name)))
 
@@ -217,11 +228,12 @@ def embodied(variant: WorkloadVariant) -> Embodied | None:
 def power_limit_watts(variant: WorkloadVariant) -> float | None:
     """What the accelerators of one replica may draw together; None where the variant does not state it.
 
-    It is the limit chosen for them, else the highest that may be set.
+    It is the limit chosen for them, unless it is mere advice, else the highest that may be set.
     """
     spec, status = variant.spec, variant.status
     chosen = () if status is None else status.chosen_power
-    watts = max((each.watts for each in chosen if each.watts is not None), default=None)
+    acting = (each.watts for each in chosen if each.enforcement is not Enforcement.ADVISE)
+    watts = max((each for each in acting if each is not None), default=None)
     if watts is None and spec.watt_range is not None:
         watts = spec.watt_range.max_watts
     return None if watts is None else float(watts * spec.accelerator.count)

@@ -14,10 +14,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import gcd
+from typing import Protocol
 
 from heliotrope.carbon.arms import Arm
 from heliotrope.decide.policy import DecisionPolicy
-from heliotrope.decide.request import RequestProfile
 
 MAX_CLASSES = 1_024
 OTHER_CLASS = "other"
@@ -26,6 +26,30 @@ OTHER_CLASS = "other"
 _PROMPT_TOKENS = (256, 1_024, 4_096)
 _OUTPUT_TOKENS = (64, 256, 1_024)
 _MAX_MODEL_LENGTH = 128
+
+
+class Described(Protocol):
+    """What the class of a request follows from: a `RequestProfile`, or whatever says the same."""
+
+    @property
+    def model(self) -> str:
+        """Its name; see `RequestProfile`. So for the next three."""
+        ...
+
+    @property
+    def streaming(self) -> bool:
+        """See there."""
+        ...
+
+    @property
+    def prompt_tokens(self) -> int:
+        """See there."""
+        ...
+
+    @property
+    def expected_output_tokens(self) -> float:
+        """See there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +65,7 @@ UNASSIGNED = Assignment(Arm.UNSTEERED, "")
 """Of a request without a policy."""
 
 
-def request_class(request: RequestProfile) -> str:
+def request_class(request: Described) -> str:
     """The stratum of a request: model, streamed or not, length of the prompt, expected length of the answer.
 
     These move energy and latency most and are known before the decision. A tenant is none of them: tenants are many
@@ -89,7 +113,7 @@ class Holdout:
         self.overflowed = 0
         """Requests that were drawn in `OTHER_CLASS`."""
 
-    def assign(self, policy: DecisionPolicy | None, request: RequestProfile) -> Assignment:
+    def assign(self, policy: DecisionPolicy | None, request: Described) -> Assignment:
         """The arm and class of a request; call once per request, before its decision.
 
         Under `Advise` nothing is held out, because nothing is steered.

@@ -51,6 +51,9 @@ def analytic(
     kv_tokens: Row,
     prefill_duty: Row,
     cached_tokens: Row,
+    waiting_squared_tokens: Row,
+    step_seconds: Row,
+    step_prefills: Row,
     rtt_seconds: Row,
     prompt_tokens: float,
     expected_output_tokens: float,
@@ -62,13 +65,16 @@ def analytic(
 
     Args:
         coefficients: row i as `heliotrope.engine.coefficients` gives it, shape (n, C).
-        running: column of `Candidates`; so are the next six.
+        running: column of `Candidates`; so are the next nine.
         waiting: see there.
         waiting_tokens: see there.
         oldest_waiting_seconds: see there.
         kv_tokens: see there.
         prefill_duty: see there.
         cached_tokens: see there.
+        waiting_squared_tokens: see there.
+        step_seconds: see there.
+        step_prefills: see there.
         rtt_seconds: the network's round trip.
         prompt_tokens: of the request.
         expected_output_tokens: of the request.
@@ -94,8 +100,20 @@ def analytic(
         ahead = running[i] + waiting[i]
         after = lower(ahead + 1.0, most)
         decode = decode_seconds(c, after, kv + prompt_tokens)
-        step, _, queued_prefill, _, first, spread = arrival(
-            c, running[i], waiting[i], queued, kv, duty, uncached, prompt_tokens, out, out
+        step, queued_prefill, first, spread, _ = arrival(
+            c,
+            running[i],
+            waiting[i],
+            queued,
+            waiting_squared_tokens[i],
+            kv,
+            duty,
+            step_seconds[i],
+            step_prefills[i],
+            uncached,
+            prompt_tokens,
+            out,
+            out,
         )
         ttft_error[i] = spread / first if first > 0.0 else np.nan
         ttft[i] = first + rtt_seconds[i]

@@ -5,8 +5,8 @@ another batch: the one that the endpoint reaches when the pool's load is consoli
 `heliotrope.decide.estimate` gives. So the model of energy is asked twice: about the endpoint as it is, and as it will
 be at that batch.
 
-They have learned from requests that one endpoint prefilled and decoded, so they are asked about such plans only; pairs
-of endpoints keep the analytic estimate.
+They have learned from requests that one endpoint prefilled and decoded. Where a pair of endpoints is among the plans
+they are not asked (`heliotrope.decide.basis`).
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
+from heliotrope.decide.candidates import BoolColumn, Candidates
 from heliotrope.decide.columns import Columns
 from heliotrope.predict.features import Matrix
-from heliotrope.predict.targets import Target
+from heliotrope.predict.targets import REQUESTS, Target
 
 if TYPE_CHECKING:  # its compiled walk takes a second to import, which whoever has no models need not wait for
     from heliotrope.predict.models import LearnedModels
+
+_ENERGY = REQUESTS.targets.index(Target.REQUEST_ENERGY)
 
 
 def apply_models(
@@ -39,59 +41,24 @@ def apply_models(
     """
     if models is None or not models.targets or not len(features):
         return {}
-    alone = len(features)
-    running, waiting = candidates.running[:alone], candidates.waiting[:alone]
-    columns = columns if alone == len(candidates) else columns.first(alone)
-    answers = models.predict(features)
-    learned: dict[Target, BoolColumn] = {}
-    for target in models.targets:
-        if target not in answers.targets:
-            continue
-        mean, error = answers.mean_of(target), answers.relative_error_of(target)
-        known: BoolColumn = np.isfinite(mean)
-        learned[target] = known
-        if target is Target.TTFT:
-            _latency(columns.ttft, columns.ttft_error, mean, error, known)
-        elif target is Target.TPOT:
-            _latency(columns.tpot, columns.tpot_error, mean, error, known)
-        elif target is Target.REQUEST_ENERGY:
-            met = np.maximum(running + waiting + 1.0, 1.0)
-            np.copyto(columns.batch, met, where=np.isnan(columns.batch))
-            shared = models.predict_means(_consolidated(features, columns), target)
-            _energy(columns, mean, shared, error, known)
-    if Target.TTFT in learned:
-        # Without a step model nobody knows the step that those who wait will share with this request: it is theirs.
-        behind = np.where(waiting > 0.0, candidates.oldest_waiting_seconds[:alone] + columns.ttft, 0.0)
-        np.copyto(columns.queue_ttft, behind, where=learned[Target.TTFT] & np.isnan(columns.queue_ttft))
-    if alone == len(candidates):
-        return learned
-    pairs = np.zeros(len(candidates) - alone, dtype=np.bool_)
-    return {target: np.concatenate([known, pairs]) for target, known in learned.items()}
+    from heliotrope.decide.consolidated import write_consolidated, write_learned
 
-
-def _latency(
-    seconds: FloatColumn, relative_error: FloatColumn, mean: FloatColumn, error: FloatColumn, known: BoolColumn
-) -> None:
-    np.copyto(seconds, mean, where=known)
-    np.copyto(relative_error, error, where=known)
-
-
-def _energy(
-    columns: Columns, attributed: FloatColumn, shared: FloatColumn, error: FloatColumn, known: BoolColumn
-) -> None:
-    # What the fleet draws more has no label; it is off by as much as the share that has one.
-    correction = np.where(columns.attributed > 0.0, attributed / columns.attributed, np.nan)
-    incremental = np.where(np.isnan(columns.incremental), attributed, columns.incremental * correction)
-    np.copyto(columns.incremental, incremental, where=known)
-    np.copyto(columns.attributed, attributed, where=known)
-    np.copyto(columns.energy, shared, where=known)
-    np.copyto(columns.energy_error, error, where=known)
-
-
-def _consolidated(features: Matrix, columns: Columns) -> Matrix:
-    """The same rows with each endpoint at the batch at which energy is shared, and nobody waiting."""
-    from heliotrope.decide.consolidated import write_consolidated
-
-    rows = np.empty_like(features)
-    write_consolidated(features, columns.batch, columns.energy, rows)
-    return rows
+    targets, alone = models.targets, len(features)
+    asked = [target in targets for target in REQUESTS.targets]
+    rows = features
+    if asked[_ENERGY]:
+        rows = np.empty((2 * alone, features.shape[1]))
+        write_consolidated(features, candidates.running, candidates.waiting, columns.table, rows)
+    answers = models.predict(rows, {Target.TTFT: alone, Target.TPOT: alone})
+    known = np.zeros((len(asked), len(candidates)), dtype=np.bool_)
+    write_learned(
+        np.array(asked),
+        answers.mean,
+        answers.relative_error,
+        alone,
+        candidates.waiting,
+        candidates.oldest_waiting_seconds,
+        columns.table,
+        known,
+    )
+    return {target: known[line] for line, target in enumerate(REQUESTS.targets) if asked[line]}

@@ -196,7 +196,8 @@ class Loads:
 
     def rows(self, rows: "np.typing.NDArray[np.intp]") -> "Loads":
         """Those of some endpoints, in this order."""
-        return Loads(self.table[:, rows])
+        # Of one layout as an index would not leave it, so that no loop is compiled for another.
+        return Loads(self.table.take(rows, axis=1))
 
     def _line(self, column: Column) -> FloatColumn:
         line: FloatColumn = self.table[column]

@@ -20,6 +20,7 @@ from heliotrope.decide.steps import (
     upper,
 )
 from heliotrope.engine.coefficients import Coefficient
+from heliotrope.predict.steps_ahead import UNSEEN
 
 Matrix = NDArray[np.float64]
 Row = NDArray[np.float64]
@@ -50,6 +51,9 @@ def prefill_alone(
     kv_tokens: Row,
     prefill_duty: Row,
     cached_tokens: Row,
+    waiting_squared_tokens: Row,
+    step_seconds: Row,
+    step_prefills: Row,
     prompt_tokens: float,
     expected_output_tokens: float,
     result: Matrix,
@@ -73,13 +77,25 @@ def prefill_alone(
         free = 1.0 - duty
         uncached = upper(prompt_tokens - cached_tokens[i], 1.0)
         ahead = running[i] + waiting[i]
-        step, wait, queued_prefill, queued_squares, first, spread = arrival(
-            c, running[i], waiting[i], queued, kv, duty, uncached, prompt_tokens, 1.0, out
+        step, queued_prefill, first, spread, first_of_one = arrival(
+            c,
+            running[i],
+            waiting[i],
+            queued,
+            waiting_squared_tokens[i],
+            kv,
+            duty,
+            step_seconds[i],
+            step_prefills[i],
+            uncached,
+            prompt_tokens,
+            1.0,
+            out,
         )
         result[TTFT, i], result[SPREAD, i] = first, spread
-        result[TAIL, i] = 0.5 * step / free + prefill_seconds(c, 1.0, 1.0, 1.0)
-        behind = prefill_seconds(c, 1.0 + queued, waiting[i] + 1.0, 1.0 + queued_squares)
-        result[BACKLOG, i] = wait + 0.5 * step / free + behind + queued_prefill * duty / free - result[TAIL, i]
+        # Nobody knows which step will run when the KV has come.
+        result[TAIL, i] = UNSEEN * step / free + prefill_seconds(c, 1.0, 1.0, 1.0)
+        result[BACKLOG, i] = first_of_one - result[TAIL, i]
         result[QUEUE_TTFT, i] = behind_ttft(c, waiting[i], queued, oldest_waiting_seconds[i], step, uncached)
         joules = prefill_joules(c, uncached)
         idle = lower(upper(1.0 - ahead, 0.0), 1.0)
@@ -160,6 +176,47 @@ def best_partners(
             bounds[1, i] = fastest
             found += 1
     return found
+
+
+@compiled
+def take_partners(partners: NDArray[np.intp], bounds: Matrix, most: int, taken: NDArray[np.intp]) -> None:
+    """Write decode and prefill rows of pairs that `best_partners` found.
+
+    Args:
+        partners: as it filled them in; so is the next.
+        bounds: of those that are too many, the least come first; else the rows are in order.
+        most: this many are kept, half of each kind, or what the other kind leaves.
+        taken: shape (2, as many as there are, at most `most`), written to: the first kind first.
+    """
+    n, half = partners.shape[1], most // 2
+    counts = np.zeros(2, dtype=np.intp)
+    for kind in range(2):
+        for i in range(n):
+            counts[kind] += partners[kind, i] >= 0
+    many = counts[0] + counts[1] > most
+    if many:
+        counts[0] = min(counts[0], max(half, most - counts[1]))
+        counts[1] = most - counts[0]
+    first = 0
+    for kind in range(2):
+        found = 0
+        for i in range(n):
+            if partners[kind, i] < 0:
+                continue
+            at = found
+            if many:
+                # Equals stay in order.
+                while at > 0 and bounds[kind, i] < bounds[kind, taken[0, first + at - 1]]:
+                    at -= 1
+                if at == counts[kind]:
+                    continue
+                for j in range(min(found, counts[kind] - 1), at, -1):
+                    taken[0, first + j] = taken[0, first + j - 1]
+            taken[0, first + at] = i
+            found = min(found + 1, counts[kind])
+        for at in range(first, first + found):
+            taken[1, at] = partners[kind, taken[0, at]]
+        first += found
 
 
 @compiled

@@ -21,21 +21,21 @@ prefiller that can keep the promise and the fastest one, if it is better than pr
 most `MAX_PAIRS` in all. Limits of the policy hold for both sides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heliotrope.cache.action import KvAction
+from heliotrope.cache.crowd import Crowd, side_of
 from heliotrope.cache.links import Links, Place, link_class
-from heliotrope.carbon.signal import Freshness
-from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn, FloatMatrix, PrefillPairs, RegionView
+from heliotrope.decide.candidates import Candidates, FloatMatrix, PrefillPairs
+from heliotrope.decide.helpers import grids_of, usable, weights_of
 from heliotrope.decide.plans import widened
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
-from heliotrope.decide.shares import regions_at_limit
-from heliotrope.decide.standing import UNKNOWN_STANDING, Standing, enough_power
+from heliotrope.decide.standing import UNKNOWN_STANDING, Standing
 from heliotrope.engine.model import EngineModel
 from heliotrope.units import bits_from_bytes
 
@@ -56,11 +56,27 @@ class PairPool:
 
     planes: NDArray[np.float64]
     """Shape (`phase_kernel.PLANES`, n, m): what KV takes from m to n; NaN where two make no pair."""
+    sides: NDArray[np.intp]
+    """Shape (n, m): which of their links it takes (`heliotrope.cache.crowd`)."""
 
     @property
     def possible(self) -> bool:
         """Whether there is a pair at all."""
         return bool(np.isfinite(self.planes[0]).any())
+
+    def crowded(self, readers: Crowd | None, sources: Crowd | None) -> NDArray[np.float64]:
+        """The planes with the seconds that are left to one transfer more beside those on their way."""
+        if readers is None and sources is None:
+            return self.planes
+        from heliotrope.decide import phase_kernel as k
+
+        n, m = self.sides.shape
+        into = Crowd.none(n).into if readers is None else readers.into
+        out = Crowd.none(m).out if sources is None else sources.out
+        rows, columns = np.arange(n)[:, None], np.arange(m)
+        planes = self.planes.copy()
+        planes[k.SECONDS_PER_TOKEN] *= 1.0 + np.maximum(into[self.sides, rows], out[self.sides, columns])
+        return planes
 
 
 def compatible(prefill: EngineModel, decode: EngineModel) -> bool:
@@ -90,14 +106,16 @@ def pair_pool(
     from heliotrope.decide import phase_kernel
 
     planes = np.full((phase_kernel.PLANES, len(decode), len(prefill)), np.nan)
+    sides = np.zeros((len(decode), len(prefill)), dtype=np.intp)
     for i, (decoder, reader, here) in enumerate(decode):
         for j, (prefiller, writer, there) in enumerate(prefill):
             if reader is None or writer is None or decoder == prefiller or not compatible(writer, reader):
                 continue
             kind = link_class(there, here)
             link = None if kind is None else links.between.get(kind)
-            if link is None:
+            if kind is None or link is None:
                 continue
+            sides[i, j] = side_of(kind)
             size_bytes = float(reader.kv_bytes_per_token)
             bits, half = bits_from_bytes(size_bytes), 0.5 * link.network_joules_per_bit
             planes[:, i, j] = (
@@ -106,7 +124,7 @@ def pair_pool(
                 bits * (link.sender_joules_per_bit + half),
                 bits * (link.receiver_joules_per_bit + half),
             )
-    return PairPool(planes)
+    return PairPool(planes, sides)
 
 
 def with_pairs(
@@ -136,16 +154,18 @@ def with_pairs(
 
     if request.prompt_tokens < LEAST_TOKENS or not len(candidates) or not len(prefillers):
         return candidates
-    grids = _grids(candidates, prefillers, now_unix_s)
-    usable = _usable(candidates, prefillers, policy, grids, standing, prefill_standing)
-    if not usable.any():
+    grids = grids_of(candidates, prefillers, now_unix_s)
+    allowed = usable(candidates, prefillers, policy, grids, standing, prefill_standing)
+    if not allowed.any():
         return candidates
     n = candidates.endpoint_count
-    every, there = _alone(candidates, request), _alone(prefillers, request)
+    certainty = policy.certainty
+    every, there = _alone(candidates, request, certainty), _alone(prefillers, request, certainty)
     here = np.ascontiguousarray(every[:, :n])  # of one layout, for which the loop is compiled once
-    weights = _weights(candidates, grids), _weights(prefillers, grids)
+    weights = weights_of(candidates, grids), weights_of(prefillers, grids)
     both = np.isfinite(weights[0][:n]).all() and np.isfinite(weights[1]).all()
     here[k.WEIGHT], there[k.WEIGHT] = (weights[0][:n], weights[1]) if both else (1.0, 1.0)
+    crowded = pool.crowded(standing.crowd, prefill_standing.crowd)
     partners, bounds = np.empty((2, n), dtype=np.intp), np.full((2, n), np.inf)
     ttft_slo = policy.ttft_slo_seconds if request.ttft_slo_seconds is None else request.ttft_slo_seconds
     found = k.best_partners(
@@ -153,8 +173,8 @@ def with_pairs(
         candidates.cached_tokens[:n],
         here,
         there,
-        usable,
-        pool.planes,
+        allowed,
+        crowded,
         float(request.prompt_tokens),
         request.expected_output_tokens,
         np.inf if ttft_slo is None else ttft_slo,
@@ -165,26 +185,85 @@ def with_pairs(
     )
     if found == 0:
         return candidates
-    rows, of = _taken(partners, bounds)
+    taken = np.empty((2, min(found, MAX_PAIRS)), dtype=np.intp)
+    k.take_partners(partners, bounds, MAX_PAIRS, taken)
+    rows, of = taken
     # Each line of this is a value per pair.
-    latency, seconds, sent, received = pool.planes.reshape(k.PLANES, -1).take(rows * len(prefillers) + of, axis=1)
+    planes = crowded.reshape(k.PLANES, -1).take(rows * len(prefillers) + of, axis=1)
+    return _paired(candidates, prefillers, planes, request, prefill_standing, _Prefills(every, there), rows, of)
+
+
+def with_pair(
+    candidates: Candidates,
+    prefillers: Candidates,
+    planes: NDArray[np.float64],
+    request: RequestProfile,
+    decode_row: int,
+    prefill_row: int,
+    *,
+    certainty: float,
+    prefill_standing: Standing = UNKNOWN_STANDING,
+) -> Candidates:
+    """The candidates with one pair more as the last row, worth a plan or not: one that somebody else chose.
+
+    Args:
+        candidates: pairs of the same prefillers may be among them.
+        prefillers: see `with_pairs`.
+        planes: what KV takes from the one to the other, shape (`phase_kernel.PLANES`,); NaN: nobody knows.
+        request: its prompt and expected output.
+        decode_row: the endpoint, among the candidates.
+        prefill_row: the other one, among the prefillers.
+        certainty: of the policy.
+        prefill_standing: of the prefillers.
+    """
+    rows, of = np.array([decode_row], dtype=np.intp), np.array([prefill_row], dtype=np.intp)
+    prefills = _Prefills(_alone(candidates, request, certainty), _alone(prefillers, request, certainty))
+    return _paired(candidates, prefillers, planes.reshape(-1, 1), request, prefill_standing, prefills, rows, of)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefills:
+    """What prefilling takes where the request may decode, and at the prefillers."""
+
+    here: FloatMatrix
+    there: FloatMatrix
+
+
+def _paired(
+    candidates: Candidates,
+    prefillers: Candidates,
+    planes: NDArray[np.float64],
+    request: RequestProfile,
+    prefill_standing: Standing,
+    prefills: _Prefills,
+    rows: Rows,
+    of: Rows,
+) -> Candidates:
+    """The pairs of these rows behind the candidates; `planes` has a column for each."""
+    from heliotrope.decide import phase_kernel as k
+
+    latency, seconds, sent, received = planes
+    before, first = candidates.pairs, candidates.aggregated_count
     tokens = request.prompt_tokens - candidates.cached_tokens[rows]
     sender = sent * tokens
     failures = prefill_standing.failure_rate
+    here, there = prefills.here, prefills.there
+    neighbours = here[k.NEIGHBOUR_TPOT, :first]
+    made = PrefillPairs(
+        prefillers=prefillers,
+        rows=of,
+        prefill=there,
+        tail_seconds=here[k.TAIL][rows],
+        sender_joules=sender,
+        neighbour_tpot_seconds=np.concatenate([neighbours, there[k.NEIGHBOUR_TPOT][of]]),
+        failure_rate=None if failures is None else failures[of],
+    )
     return widened(
         candidates,
         rows,
         actions=tuple([_ACTIONS[cached] for cached in (prefillers.cached_tokens[of] > 0.0).tolist()]),
         sources=(None,) * len(rows),
-        pairs=PrefillPairs(
-            prefillers=prefillers,
-            rows=of,
-            prefill=there,
-            tail_seconds=here[k.TAIL][rows],
-            sender_joules=sender,
-            neighbour_tpot_seconds=np.concatenate([every[k.NEIGHBOUR_TPOT], there[k.NEIGHBOUR_TPOT][of]]),
-            failure_rate=None if failures is None else failures[of],
-        ),
+        pairs=made if before is None else _joined(before, made, first),
         # One token is left to compute once the others' KV is there.
         cached_tokens=np.full(len(rows), request.prompt_tokens - 1.0),
         transfer_seconds=latency + seconds * tokens,
@@ -192,19 +271,25 @@ def with_pairs(
     )
 
 
-def _taken(partners: Rows, bounds: FloatMatrix) -> tuple[Rows, Rows]:
-    """Decode and prefill rows of the pairs that are kept: the best of either kind, half of each where they are many."""
-    kinds = [np.flatnonzero(line >= 0) for line in partners]
-    if sum(map(len, kinds)) > MAX_PAIRS:
-        half = MAX_PAIRS // 2
-        first = min(len(kinds[0]), max(half, MAX_PAIRS - len(kinds[1])))
-        counts = (first, MAX_PAIRS - first)
-        kinds = [rows[np.argsort(bounds[kind][rows], kind="stable")[: counts[kind]]] for kind, rows in enumerate(kinds)]
-    return np.concatenate(kinds), np.concatenate([partners[kind][rows] for kind, rows in enumerate(kinds)])
+def _joined(these: PrefillPairs, those: PrefillPairs, first: int) -> PrefillPairs:
+    """Pairs of the same prefillers, one after the other, behind the first so many plans of single endpoints."""
+    failures = None
+    if these.failure_rate is not None and those.failure_rate is not None:
+        failures = np.concatenate([these.failure_rate, those.failure_rate])
+    return PrefillPairs(
+        prefillers=these.prefillers,
+        rows=np.concatenate([these.rows, those.rows]),
+        prefill=these.prefill,
+        tail_seconds=np.concatenate([these.tail_seconds, those.tail_seconds]),
+        sender_joules=np.concatenate([these.sender_joules, those.sender_joules]),
+        neighbour_tpot_seconds=np.concatenate([these.neighbour_tpot_seconds, those.neighbour_tpot_seconds[first:]]),
+        failure_rate=failures,
+    )
 
 
-def _alone(candidates: Candidates, request: RequestProfile) -> FloatMatrix:
+def _alone(candidates: Candidates, request: RequestProfile, certainty: float) -> FloatMatrix:
     from heliotrope.decide import phase_kernel as k
+    from heliotrope.decide.cached_deviation import add_to_prefills
 
     result = np.empty((k.LINES, len(candidates)))
     k.prefill_alone(
@@ -216,87 +301,24 @@ def _alone(candidates: Candidates, request: RequestProfile) -> FloatMatrix:
         candidates.kv_tokens,
         candidates.prefill_duty,
         candidates.cached_tokens,
+        candidates.waiting_squared_tokens,
+        candidates.step_seconds,
+        candidates.step_prefills,
         float(request.prompt_tokens),
         request.expected_output_tokens,
         result,
     )
+    doubts = candidates.cached_deviation_tokens
+    if doubts is not None:
+        add_to_prefills(
+            candidates.engine_rows,
+            candidates.waiting_tokens,
+            candidates.cached_tokens,
+            doubts,
+            float(request.prompt_tokens),
+            certainty,
+            result[k.SPREAD],
+            result[k.JOULES],
+            result[k.JOULES_ERROR],
+        )
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """What a region's electricity costs the climate."""
-
-    weight: float
-    """PUE · CI; NaN where no fresh signal is known."""
-    kind: tuple[str, str] | None
-    """What CI means; None where it is unknown."""
-
-
-_UNKNOWN_GRID = _Grid(float("nan"), None)
-
-
-def _grids(candidates: Candidates, prefillers: Candidates, now_unix_s: float) -> dict[str | None, _Grid]:
-    """Of every region of either, and of the unknown one."""
-    grids: dict[str | None, _Grid] = {None: _UNKNOWN_GRID}
-    for each in (candidates, prefillers):
-        for name in each.region_names:
-            if name not in grids:
-                view = each.region_views.get(name)
-                grids[name] = _UNKNOWN_GRID if view is None else _grid(view, now_unix_s)
-    return grids
-
-
-def _grid(view: RegionView, now_unix_s: float) -> _Grid:
-    reading = view.signal.reading
-    if reading is None or view.signal.freshness(now_unix_s) is not Freshness.FRESH:
-        return _UNKNOWN_GRID
-    return _Grid(view.pue * reading.intensity_g_per_kwh, (reading.signal_type.value, reading.emission_factor.value))
-
-
-def _weights(candidates: Candidates, grids: Mapping[str | None, _Grid]) -> FloatColumn:
-    # Code -1 takes the last one.
-    values = [grids[name].weight for name in (*candidates.region_names, None)]
-    column: FloatColumn = np.array(values)[candidates.region_codes]
-    return column
-
-
-def usable_helpers(
-    candidates: Candidates,
-    helpers: Candidates,
-    policy: DecisionPolicy,
-    now_unix_s: float,
-    standing: Standing = UNKNOWN_STANDING,
-    helper_standing: Standing = UNKNOWN_STANDING,
-) -> BoolColumn:
-    """Which endpoints the policy allows to do a phase of a request for the candidates: prefillers, encoders."""
-    grids = _grids(candidates, helpers, now_unix_s)
-    return _usable(candidates, helpers, policy, grids, standing, helper_standing)
-
-
-def _usable(
-    candidates: Candidates,
-    prefillers: Candidates,
-    policy: DecisionPolicy,
-    grids: Mapping[str | None, _Grid],
-    standing: Standing,
-    prefill_standing: Standing,
-) -> BoolColumn:
-    """Which prefillers the policy allows.
-
-    A prefiller's grid must be known as well as the decoders', in a signal of the same type: an unknown one would take
-    carbon out of the whole decision (`heliotrope.decide.decision.carbon_unusable`).
-    """
-    named = candidates.region_names
-    kinds = {grids[name].kind for name in ((*named, None) if candidates.region_codes.min() < 0 else named)}
-    at_limit = regions_at_limit(standing.region_counts, policy.largest_region_share)
-    allowed = policy.allowed_regions
-    good = [
-        (allowed is None or name in allowed) and name not in at_limit and (None in kinds or grids[name].kind in kinds)
-        for name in (*prefillers.region_names, None)
-    ]
-    usable: BoolColumn = np.array(good, dtype=np.bool_)[prefillers.region_codes]
-    if policy.power is not None:
-        power = policy.power
-        usable &= enough_power(prefillers, prefill_standing, power.least_watts, avoid_throttled=power.avoid_throttled)
-    return usable

@@ -45,6 +45,8 @@ class Override(StrEnum):
     SLO = "slo"
     OBJECTIVE = "objective"
     REGIONS = "regions"
+    DEADLINE = "deadline"
+    """Of the region tier: until when it may hold the request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,9 @@ def fill(facts: Matrix, now_s: float, stale_after_s: float, loads: Matrix) -> No
         loads[_TO_SINCE_PIECE, i] = now_s - f[_PIECE_S]
         loads[_TO_SQUARES, i] = f[_OWN_WAITING_SQUARES] + others_waiting * mean_prompt * mean_prompt
         step = now_s - f[_STEP_BEGAN_S]
-        known = f[_OWN] > 0.0 and 0.0 <= step <= LONGEST_STEP_SECONDS
+        # A step that computed prompts has ended, unseen, once none of ours waits.
+        ended = f[_STEP_PREFILLS] > 0.0 and not f[_OWN_WAITING] > 0.0
+        known = f[_OWN] > 0.0 and 0.0 <= step <= LONGEST_STEP_SECONDS and not ended
         loads[_TO_STEP_SECONDS, i] = step if known else np.nan
         loads[_TO_STEP_PREFILLS, i] = f[_STEP_PREFILLS] if known else np.nan
         for to, of in _AS_THEY_ARE:

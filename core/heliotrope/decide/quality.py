@@ -9,7 +9,7 @@ same floor. Fewer tokens draw less at any endpoint, so nothing is lost by not co
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -93,6 +93,8 @@ class ModelRules:
     """Empty: requests of every class, and of none."""
     lower: Lower = Lower.NEVER
     lowest: Effort = Effort.LOW
+    withheld: str | None = None
+    """Why they are computed and reported, and the group's default answers all the same; None: they act."""
 
     def group_for(self, model: str, service_class: str | None) -> Group | None:
         """The group that a request may be answered by; None: only by what it asks for."""
@@ -140,14 +142,16 @@ class ModelVerdict:
     """β times the best available; NaN where no quality is known."""
     prediction: Prediction
     models: tuple[JudgedModel, ...]
+    withheld: str | None = None
+    """Why the group's default answers whatever is allowed here; None: the verdict holds."""
 
     def serving(self) -> frozenset[str]:
         """Models of the endpoints that may be used."""
-        return frozenset(each.member.served_by for each in self.models if each.allowed)
+        return frozenset(each.member.served_by for each in self._answering())
 
     def at(self, served: str | None) -> JudgedModel | None:
         """Which member answers at an endpoint that serves this model: the best allowed one, of equals the first."""
-        there = [each for each in self.models if each.allowed and each.member.served_by == served]
+        there = [each for each in self._answering() if each.member.served_by == served]
         return max(there, key=lambda each: -1.0 if math.isnan(each.quality) else each.quality, default=None)
 
     def choice(self, served: str | None) -> "ModelChoice | None":
@@ -163,10 +167,17 @@ class ModelVerdict:
             why = f"quality {judged.quality:.3g}, at least {self.least_quality:.3g} asked"
         return ModelChoice(judged, judged.member.model != default, why)
 
+    def _answering(self) -> list[JudgedModel]:
+        if self.withheld is None:
+            return [each for each in self.models if each.allowed]
+        default = self.group.default
+        return [replace(e, effort=None, output_share=1.0) for e in self.models if e.member == default and e.available]
+
     def document(self) -> dict[str, Any]:
         """As plain data; unknown is None."""
         return {
             "group": self.group.name,
+            "withheld_because": self.withheld,
             "default": self.group.default.model,
             "quality_floor": self.floor,
             "least_quality": finite_or_none(self.least_quality),
@@ -243,11 +254,11 @@ def judge(
         effort_is_free: whether the request's effort could be changed at all.
 
     Returns:
-        None where no member is served.
+        None where no member is served; where the rules are withheld, where the default is not.
     """
     members = group.members
     available = np.array([each.served_by in serving for each in members], dtype=np.bool_)
-    if not available.any():
+    if not available.any() or (rules.withheld is not None and group.default.served_by not in serving):
         return None
     quality = np.array([_at_effort(each, prediction.quality.get(each.model, NAN), reasoning) for each in members])
     allowed, least = meets_floor(quality, available, rules.floor)
@@ -269,7 +280,7 @@ def judge(
                 output_share=share,
             )
         )
-    return ModelVerdict(group, rules.floor, least, prediction, tuple(judged))
+    return ModelVerdict(group, rules.floor, least, prediction, tuple(judged), rules.withheld)
 
 
 def _fallback(group: Group, available: Sequence[bool]) -> int:

@@ -74,6 +74,46 @@ class Candidate(_Part):
     waiting: Number = None
 
 
+class _Taken(_Part):
+    """What is compared of two plans; None where it is unknown."""
+
+    energy_joules: Number = None
+    incremental_joules: Number = None
+    grams_co2e: Number = None
+    water_liters: Number = None
+    cost: Number = None
+    ttft_seconds: Number = None
+    service_seconds: Number = None
+
+
+class Plan(_Taken):
+    """A whole plan with what it is estimated to take: what a policy would have done, or what was done instead."""
+
+    endpoint: str
+    """Where it decodes."""
+    region: str | None = None
+    prefill_endpoint: str | None = None
+    prefill_region: str | None = None
+    encode_endpoints: tuple[str, ...] | None = Field(default=None, strict=False)
+    """Empty: where it prefills; None: there are no images."""
+    encode_regions: tuple[str | None, ...] | None = Field(default=None, strict=False)
+    kv_action: str | None = None
+    kv_source: str | None = None
+
+
+class Saving(_Taken):
+    """By how much the policy's plan was estimated to take less; None where that is unknown."""
+
+
+class PlanComparison(_Part):
+    """What ran beside what the policy would have done (`heliotrope.decide.compared`)."""
+
+    ran: Plan | None = None
+    advised: Plan | None = None
+    same: bool | None = None
+    modelled_saving: Saving = Saving()
+
+
 class Region(_Part):
     """A region's signal at the time of the decision."""
 
@@ -162,7 +202,10 @@ class CarbonDecision(_Part):
     endpoint: str | None
     decided_by: str
     policy_would_choose: str | None = None
+    policy_would_choose_plan: Plan | None = None
     dropped_terms: dict[str, str] = {}
+    models_unused: str | None = None
+    """Why learned models were not asked; None: they were, or there are none."""
     session: Session | None = None
     regions: tuple[Region, ...] = Field(default=(), strict=False)
     candidates: tuple[Candidate, ...] = Field(strict=False)
@@ -214,6 +257,8 @@ class ModelRecord(_Part):
     predictor: str = ""
     task: str = ""
     fallback: str | None = None
+    withheld_because: str | None = None
+    """Why the default answers whatever is allowed here; None: the verdict holds."""
     router_joules: Number = None
     models: tuple[ModelOption, ...] = Field(default=(), strict=False)
     applied: bool = False
@@ -259,12 +304,18 @@ class Recorded(_Part):
     streaming: bool | None = None
     prompt_tokens: Count | None = None
     expected_output_tokens: Number = None
+    held_seconds: Number = None
+    """How long it waited for an engine to start or wake."""
+    asleep: tuple[str, ...] = Field(default=(), strict=False)
+    """Endpoints that were no candidates because their engines slept."""
     endpoint: str | None = None
     """Where it was sent; None if it was refused."""
     reason: str = ""
     scheduling: Scheduling | None = None
     carbon_decision: CarbonDecision | None = None
     carbon_decision_enforced: bool = False
+    plan_comparison: PlanComparison | None = None
+    """None where the policy was followed, or there is none."""
     measured: Measured | None = None
 
 

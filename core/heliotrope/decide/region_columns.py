@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from heliotrope.decide.candidates import Candidates, FloatColumn
+from heliotrope.decide.candidates import Candidates, FloatColumn, FloatMatrix
 
 NAN = float("nan")
 
@@ -32,11 +32,24 @@ class RegionColumns:
 
     def intensity_g_per_kwh(self, now_unix_s: float, duration_s: float) -> FloatColumn:
         """Expected over the coming `duration_s`; NaN unless the signal is fresh. Time and duration are a decision's."""
+        return self._column(self._intensities(now_unix_s, duration_s))
+
+    def table(self, now_unix_s: float, duration_s: float) -> FloatMatrix:
+        """Intensity, PUE and WUE of each region and of the unknown one, shape (3, regions + 1); see `pue` and above."""
+        lines = (
+            [*self._intensities(now_unix_s, duration_s), NAN],
+            [*[NAN if view is None else view.pue for view in self._views], NAN],
+            [*[NAN if view is None else view.wue_l_per_kwh for view in self._views], NAN],
+        )
+        return np.array(lines, dtype=np.float64)
+
+    def _intensities(self, now_unix_s: float, duration_s: float) -> list[float]:
+        expected = self._expected
         for name, view in zip(self._names, self._views, strict=True):
-            if name not in self._expected:
+            if name not in expected:
                 value = None if view is None else view.signal.expected_g_per_kwh(now_unix_s, duration_s)
-                self._expected[name] = NAN if value is None else value
-        return self._column([self._expected[name] for name in self._names])
+                expected[name] = NAN if value is None else value
+        return [expected[name] for name in self._names]
 
     def _column(self, values: list[float], unknown: float = NAN) -> FloatColumn:
         # Code -1 takes the last one.

@@ -5,17 +5,7 @@ import numpy as np
 from heliotrope.decide.candidates import Candidates, FloatColumn, Hardware
 from heliotrope.decide.request import RequestProfile
 from heliotrope.engine.model import EngineModel
-from heliotrope.predict.features import (
-    HARDWARE_FEATURES,
-    EndpointInputs,
-    HardwareDescription,
-    Matrix,
-    RequestInputs,
-    column_of,
-    request_rows,
-)
-
-_KV_CAPACITY = column_of("kv_capacity_tokens", HARDWARE_FEATURES)
+from heliotrope.predict.features import FEATURE_COUNT, HardwareDescription, Matrix
 
 
 def describe(hardware: Hardware | None, engine: EngineModel | None) -> HardwareDescription:
@@ -61,38 +51,37 @@ def decision_rows(
 
     The KV capacity is what the engine says itself, else its step model's.
     """
-    hardware = candidates.hardware_rows.copy()
-    capacity = hardware[:, _KV_CAPACITY]
-    np.copyto(capacity, candidates.kv_capacity_tokens, where=np.isfinite(candidates.kv_capacity_tokens))
-    return request_rows(
-        RequestInputs(
-            float(request.prompt_tokens),
-            request.expected_output_tokens,
-            request.reasoning.budget,
-            request.reasoning.effort_rank,
-        ),
-        EndpointInputs(
-            hardware=hardware,
-            running=candidates.running,
-            waiting=candidates.waiting,
-            waiting_tokens=candidates.waiting_tokens,
-            oldest_waiting_seconds=candidates.oldest_waiting_seconds,
-            kv_tokens=candidates.kv_tokens,
-            prefill_duty=candidates.prefill_duty,
-            cached_tokens=candidates.cached_tokens,
-            sm_clock_mhz=candidates.sm_clock_mhz,
-            power_watts=candidates.power_watts,
-            analytic_ttft_seconds=ttft_seconds,
-            analytic_tpot_seconds=tpot_seconds,
-            analytic_request_joules=attributed_joules,
-            analytic_prefill_joules=prefill_joules,
-            prefill_tokens_in_flight=candidates.prefill_tokens_in_flight,
-            decode_tokens_in_flight=candidates.decode_tokens_in_flight,
-            seconds_since_piece=candidates.seconds_since_piece,
-            recent_running=candidates.recent_running,
-            recent_prompt_tokens_per_second=candidates.recent_prompt_tokens_per_second,
-            waiting_squared_tokens=candidates.waiting_squared_tokens,
-            step_seconds=candidates.step_seconds,
-            step_prefills=candidates.step_prefills,
-        ),
+    from heliotrope.predict.rows import write_request_rows
+
+    rows = np.empty((len(candidates), FEATURE_COUNT))
+    write_request_rows(
+        float(request.prompt_tokens),
+        float(request.expected_output_tokens),
+        float(request.reasoning.budget),
+        float(request.reasoning.effort_rank),
+        candidates.hardware_rows,
+        candidates.kv_capacity_tokens,
+        candidates.cached_tokens,
+        candidates.running,
+        candidates.waiting,
+        candidates.waiting_tokens,
+        candidates.oldest_waiting_seconds,
+        candidates.kv_tokens,
+        candidates.prefill_tokens_in_flight,
+        candidates.decode_tokens_in_flight,
+        candidates.prefill_duty,
+        candidates.seconds_since_piece,
+        candidates.recent_running,
+        candidates.recent_prompt_tokens_per_second,
+        candidates.waiting_squared_tokens,
+        candidates.step_seconds,
+        candidates.step_prefills,
+        candidates.sm_clock_mhz,
+        candidates.power_watts,
+        ttft_seconds,
+        tpot_seconds,
+        attributed_joules,
+        prefill_joules,
+        rows,
     )
+    return rows

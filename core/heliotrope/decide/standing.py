@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from heliotrope.cache.crowd import Crowd
 from heliotrope.decide.candidates import BoolColumn, Candidates, FloatColumn
 
 
@@ -28,6 +29,8 @@ class Standing:
     """This picker's recent requests by region (`heliotrope.decide.shares`)."""
     session_region: str | None = None
     """Where the request's session was last: its next turn takes no new place there, whatever the region's share."""
+    crowd: Crowd | None = None
+    """Transfers of KV that this picker caused and that are on their way; None: none is known."""
     draw_seed: int = 0
     """Tells this picker's draws from those of others (`heliotrope.decide.draw`)."""
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from heliotrope.compiled import compiled
 from heliotrope.engine.coefficients import Coefficient
+from heliotrope.predict.steps_ahead import UNSEEN, steps_ahead
 
 _KNEE = int(Coefficient.KNEE_TOKENS)
 _PER_TOKEN_BELOW = int(Coefficient.PREFILL_PER_TOKEN_BELOW)
@@ -95,52 +96,79 @@ def arrival(
     running: float,
     waiting: float,
     queued: float,
+    squares: float,
     kv: float,
     duty: float,
+    step_seconds: float,
+    step_prefills: float,
     uncached: float,
     prompt_tokens: float,
     kept_tokens: float,
     answer_tokens: float,
-) -> tuple[float, float, float, float, float, float]:
+) -> tuple[float, float, float, float, float]:
     """What a prompt meets that comes to an endpoint in this state.
+
+    Where the running step is known (`heliotrope.predict.steps_ahead`), the steps ahead are added up and what has passed
+    of the running one is taken off; what may come meanwhile is part of the spread. Where it is not, half a decode step
+    is left, and what takes time T to reach takes T / (1 − duty).
 
     Args:
         c: of the endpoint.
         running: sequences in the batch.
         waiting: requests before this one.
         queued: their uncached tokens.
+        squares: Σ n² over their prompts; NaN: they are taken to be of one length.
         kv: tokens in the KV cache.
         duty: share of time spent in prefill, in [0, 1).
+        step_seconds: how long the running step has run; NaN: unknown.
+        step_prefills: 1 where it computes what waits, 0 where it decodes; NaN: unknown.
         uncached: tokens of the prompt to compute.
         prompt_tokens: all of them.
         kept_tokens: of its answer, for which there must be room too.
         answer_tokens: after so many a running sequence is taken to end.
 
     Returns:
-        The decode step that runs; the wait for a slot; the prefill of what is queued and the sum of its squares; the
-        time to the first token, and one standard deviation of it. Seconds, but for the squares.
+        A decode step; the prefill of what is queued; the time to the first token, and one standard deviation of it; the
+        time to the first token of a prompt with one token to compute. Seconds.
     """
-    free, most = 1.0 - duty, c[_MAX_NUM_SEQS]
-    ahead = running + waiting
+    ahead, most = running + waiting, c[_MAX_NUM_SEQS]
     step = decode_seconds(c, lower(ahead, most), kv)
+    decodes, prefills, elapsed = steps_ahead(ahead, step_seconds, step_prefills)
+    seen = decodes != UNSEEN
+    free = 1.0 - duty
     # A slot or KV space frees whenever a running sequence ends: on average every out · t_step / B seconds.
-    seconds_per_departure = answer_tokens * step / upper(running, 1.0) / free
+    seconds_per_departure = answer_tokens * step / upper(running, 1.0)
     over_slots = upper(ahead + 1.0 - most, 0.0)
     kv_need = kv + queued + prompt_tokens + kept_tokens - c[_KV_CAPACITY]
     over_kv = upper(kv_need, 0.0) / upper(kv / upper(running, 1.0), 1.0)
     departures = upper(over_slots, over_kv)
-    wait = departures * seconds_per_departure
+    stalled = departures * seconds_per_departure / free
+    # Engines serve in order: while this prompt waits they prefill what is queued, which is counted below.
+    wait = departures * seconds_per_departure if seen else stalled
 
     mean_queued = queued / upper(waiting, 1.0)
-    queued_squares = waiting * mean_queued * mean_queued
-    prefill = prefill_seconds(c, uncached + queued, waiting + 1.0, uncached * uncached + queued_squares)
+    queued_squares = squares if squares == squares else waiting * mean_queued * mean_queued
     queued_prefill = prefill_seconds(c, queued, waiting, queued_squares)
-    until_own_step = 0.5 * step + queued_prefill
-    first = wait + 0.5 * step + prefill + until_own_step * duty / free
-    # Departures come at random, so waiting for k of them spreads by wait / √k; a step is met at a uniform point.
-    off = c[_PREFILL_ERROR] * prefill
-    spread = sqrt(off * off + step * step / 12.0 + wait * wait / upper(departures, 1.0))
-    return step, wait, queued_prefill, queued_squares, first, spread
+    if prefills > 1.0:
+        before = wait + upper(queued_prefill - elapsed, 0.0) + decodes * step
+        own, least = prefill_seconds(c, uncached, 1.0, uncached * uncached), prefill_seconds(c, 1.0, 1.0, 1.0)
+        computed = queued_prefill + own
+    else:
+        # A step that has run for longer than it seems to take ends now.
+        before = wait + upper(decodes * step - elapsed, 0.0)
+        own = prefill_seconds(c, queued + uncached, waiting + 1.0, queued_squares + uncached * uncached)
+        least = prefill_seconds(c, queued + 1.0, waiting + 1.0, queued_squares + 1.0)
+        computed = own
+    # Departures come at random, so waiting for k of them spreads by wait / √k, and prefills of others may stall them.
+    off = c[_PREFILL_ERROR] * computed
+    # A step is met at a uniform point; pieces that tell at which one come late.
+    variance = off * off + stalled * stalled / upper(departures, 1.0) + step * step / 12.0
+    if seen:
+        # What comes before the own step begins joins it. Mostly nothing does, so the estimate leaves it out.
+        variance += before * before * duty / free
+    else:
+        before += (UNSEEN * step + queued_prefill) * duty / free
+    return step, queued_prefill, before + own, sqrt(variance), before + least
 
 
 @compiled

@@ -125,10 +125,18 @@ class PowerFit:
         return float(np.array([accelerator_seconds, flops, bytes_moved]) @ self.fit.coefficients)
 
 
-def time_prior(model: Architecture, accelerator: Accelerator, tensor_parallel: int) -> Prior:
+def time_prior(model: Architecture, accelerator: Accelerator, tensor_parallel: int, max_batch: int) -> Prior:
     """Step times that the data sheet implies: FLOPs at 70 % of peak, bytes at 80 % of bandwidth, 3 ms on the host.
 
-    Deviations are wide (30-100 %), so that a handful of measurements outweighs them.
+    Deviations are wide (30-100 %), so that a handful of measurements outweighs them. What none outweighs:
+    up to the largest batch the time per sequence does not grow with the batch (α2 ≤ α0 / max_batch², β2 ≤ β0 /
+    max_batch²), as weights are read once per step and all else at most once per sequence.
+
+    Args:
+        model: what is served.
+        accelerator: on what.
+        tensor_parallel: number of accelerators.
+        max_batch: largest decode batch that the fit shall hold for, measured or not.
     """
     flops = 0.7 * accelerator.peak_flops * tensor_parallel
     bandwidth = 0.8 * accelerator.memory_bytes_per_second * tensor_parallel
@@ -140,7 +148,8 @@ def time_prior(model: Architecture, accelerator: Accelerator, tensor_parallel: i
     per_sequence = 2 * (model.layer_parameters + model.head_parameters) / flops + link
     per_cached = model.kv_bytes_per_token / bandwidth
     # The quadratic terms and those that grow with K/B alone have no cause in the roofline: 0, give or take what adds
-    # a tenth of a step at 64 sequences of 1,024 tokens.
+    # a tenth of a step to the largest batch, of sequences of 1,024 tokens. (What is a tenth at the largest batch that
+    # was measured would be several steps beyond it.)
     tenth = 0.1 * step
     mean = [per_token / 3, per_token, step, per_request, per_pair, step, per_sequence, 0.0, 0.0, per_cached, 0.0]
     deviation = [
@@ -151,12 +160,16 @@ def time_prior(model: Architecture, accelerator: Accelerator, tensor_parallel: i
         0.5 * per_pair,
         0.5 * step,
         per_sequence,
-        tenth / 64**2,
+        tenth / max_batch**2,
         tenth / 1024,
         0.5 * per_cached,
-        tenth / 1024 / 64**2,
+        tenth / 1024 / max_batch**2,
     ]
-    return Prior(np.array(mean), np.array(deviation))
+    basis = np.eye(len(mean))
+    for part in ("decode.alpha_seconds", "decode.beta_seconds_per_token"):
+        constant, quadratic = (TIME_COEFFICIENTS.index(f"{part}[{power}]") for power in (0, 2))
+        basis[constant, quadratic] = max_batch**2
+    return Prior(np.array(mean), np.array(deviation), basis)
 
 
 def power_prior(accelerator: Accelerator) -> Prior:

@@ -1,7 +1,7 @@
 """Non-negative least squares with a prior, for fits of few coefficients to few points of relative error."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -19,10 +19,12 @@ class Prior:
 
     mean: Array
     deviation: Array
+    basis: Array | None = None
+    """Square, no entry below 0: coefficients are basis·y with y ≥ 0, which bounds some by others. None: only by 0."""
 
     def drawn(self, random: np.random.Generator) -> "Prior":
         """The same belief about a mean drawn from it (cut at 0): how a bootstrap varies what no measurement tells."""
-        return Prior(np.maximum(0.0, random.normal(self.mean, self.deviation)), self.deviation)
+        return replace(self, mean=np.maximum(0.0, random.normal(self.mean, self.deviation)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +41,19 @@ class Fit:
 def fit(design: Array, target: Array, noise: Array, prior: Prior) -> Fit:
     """Fit target ≈ design·x, x ≥ 0, where `noise` is the relative standard error of each target.
 
-    The result is the most likely x for independent normal errors of noise × target and the normal prior, cut at 0.
+    The result is the most likely x for independent normal errors of noise × target and the normal prior, cut at 0 and
+    where its basis ends.
     """
     weights = 1.0 / (noise * np.abs(target))
     # In units of the prior's deviation every column has a comparable size.
     data = design * weights[:, None] * prior.deviation
     matrix = np.vstack([data, np.eye(len(prior.mean))])
     wanted = np.concatenate([target * weights, prior.mean / prior.deviation])
-    scaled = nonnegative(matrix, wanted)
+    if prior.basis is None:
+        scaled = nonnegative(matrix, wanted)
+    else:
+        basis = prior.basis * prior.deviation / prior.deviation[:, None]
+        scaled = basis @ nonnegative(matrix @ basis, wanted)
     variance = np.diag(np.linalg.inv(matrix.T @ matrix))
     residual = matrix @ scaled - wanted
     return Fit(scaled * prior.deviation, float(residual @ residual) / 2, variance)

@@ -1,6 +1,7 @@
 """What a transformer step must compute and move, and what an accelerator can: the priors of the calibration.
 
-Counts are for dense decoder-only transformers with grouped-query attention and a gated MLP (Llama, Qwen, Mistral).
+Counts are for decoder-only transformers with grouped-query attention and a gated MLP: dense (Llama, Qwen, Mistral), or
+with a mixture of experts (Mixtral).
 """
 
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ H100_80GB = Accelerator(
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """The shape of a dense decoder-only transformer."""
+    """The shape of a decoder-only transformer."""
 
     layers: int
     hidden: int
@@ -84,6 +85,10 @@ class Architecture:
     kv_heads: int
     intermediate: int
     vocabulary: int
+    experts: int = 1
+    """MLPs per layer."""
+    active_experts: int = 1
+    """Of them each token uses so many."""
 
     @property
     def head_size(self) -> int:
@@ -92,9 +97,17 @@ class Architecture:
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of all layers together; each is used once per token."""
+        """Parameters of all layers together that a token uses, each once."""
+        return self._parameters(self.active_experts)
+
+    @property
+    def stored_layer_parameters(self) -> int:
+        """Parameters of all layers together, whoever uses them."""
+        return self._parameters(self.experts)
+
+    def _parameters(self, experts: int) -> int:
         attention = 2 * self.hidden * self.hidden + 2 * self.hidden * self.kv_heads * self.head_size
-        return self.layers * (attention + 3 * self.hidden * self.intermediate)
+        return self.layers * (attention + experts * 3 * self.hidden * self.intermediate)
 
     @property
     def head_parameters(self) -> int:
@@ -104,12 +117,15 @@ class Architecture:
     @property
     def weight_bytes(self) -> int:
         """Memory that the weights take, both embeddings included (not tied)."""
-        return BYTES_PER_VALUE * (self.layer_parameters + 2 * self.head_parameters)
+        return BYTES_PER_VALUE * (self.stored_layer_parameters + 2 * self.head_parameters)
 
     @property
     def step_weight_bytes(self) -> int:
-        """Weights that every step reads: all but the input embedding, of which it reads single rows."""
-        return BYTES_PER_VALUE * (self.layer_parameters + self.head_parameters)
+        """Weights that every step reads: all but the input embedding, of which it reads single rows.
+
+        All experts count, as in steps of sixteen tokens or more; with few tokens some are not read.
+        """
+        return BYTES_PER_VALUE * (self.stored_layer_parameters + self.head_parameters)
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -161,3 +177,8 @@ LLAMA_3_70B = Architecture(layers=80, hidden=8192, heads=64, kv_heads=8, interme
 """Llama 3 and 3.1 alike."""
 LLAMA_2_7B = Architecture(layers=32, hidden=4096, heads=32, kv_heads=32, intermediate=11008, vocabulary=32000)
 LLAMA_2_70B = Architecture(layers=80, hidden=8192, heads=64, kv_heads=8, intermediate=28672, vocabulary=32000)
+QWEN_2_7B = Architecture(layers=28, hidden=3584, heads=28, kv_heads=4, intermediate=18944, vocabulary=152064)
+"""Qwen 2 and 2.5 alike."""
+MIXTRAL_8X7B = Architecture(
+    layers=32, hidden=4096, heads=32, kv_heads=8, intermediate=14336, vocabulary=32000, experts=8, active_experts=2
+)

@@ -14,6 +14,7 @@ from math import exp, isfinite
 
 import numpy as np
 
+from heliotrope.engine.encoder import EncoderModel
 from heliotrope.engine.leastsquares import Array, Prior, nonnegative
 from heliotrope.engine.model import EngineModel
 
@@ -88,6 +89,25 @@ def generic_prior(accelerators: int) -> WeightsPrior:
     mean = GENERIC.array() * accelerators
     idle_watts = GENERIC_IDLE_WATTS * accelerators
     return WeightsPrior(Prior(mean, _GENERIC_DEVIATION * mean), idle_watts, _GENERIC_IDLE_DEVIATION * idle_watts)
+
+
+def encoder_prior(encoder: EncoderModel, standing: WeightsPrior) -> WeightsPrior:
+    """Of an engine that does nothing but encode: its prompts are images, mostly one a step.
+
+    Args:
+        encoder: what encoding draws.
+        standing: what is believed of the same hardware when it serves; its idle power holds.
+    """
+    mean = WorkWeights(
+        prompt=encoder.base_joules + encoder.joules_per_image,
+        prompt_token=encoder.joules_per_token,
+        prompt_square=0.0,
+        step=0.0,
+        token=0.0,
+        cached_token=0.0,
+    ).array()
+    deviation = np.maximum(encoder.relative_error * mean, 1e-3 * GENERIC.array())
+    return WeightsPrior(Prior(mean, deviation), standing.idle_watts, standing.idle_watts_deviation)
 
 
 class OnlineWeights:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from heliotrope.compiled import compiled
 from heliotrope.predict.costs import TERMS
 from heliotrope.predict.features import FloatColumn, Matrix, column_of
+from heliotrope.predict.steps_ahead import steps_ahead
 from heliotrope.predict.targets import Target
 
 _PROMPT = column_of("prompt_tokens")
@@ -58,11 +59,7 @@ def write_terms(law: int, row: FloatColumn, terms: FloatColumn) -> float:
     terms[:] = 0.0
     uncached = max(row[_UNCACHED], 1.0)
     if law == _TTFT:
-        elapsed, decodes, prefills = row[_STEP_SECONDS], 1.0, 1.0 + row[_STEP_PREFILLS]
-        if row[_RUNNING] + row[_WAITING] <= 0.0:
-            elapsed, decodes, prefills = 0.0, 0.0, 1.0
-        elif not elapsed >= 0.0:
-            elapsed, decodes, prefills = 0.0, 0.5, 1.0
+        decodes, prefills, elapsed = steps_ahead(row[_RUNNING] + row[_WAITING], row[_STEP_SECONDS], row[_STEP_PREFILLS])
         terms[0] = decodes
         terms[1] = decodes * row[_RUNNING]
         terms[2] = decodes * row[_KV]
@@ -70,7 +67,7 @@ def write_terms(law: int, row: FloatColumn, terms: FloatColumn) -> float:
         terms[4] = row[_WAITING_TOKENS] + uncached
         terms[5] = row[_WAITING] + 1.0
         terms[6] = row[_SQUARED] + uncached * uncached
-        return float(elapsed)
+        return elapsed
     batch = row[_BATCH]
     if law == _TPOT:
         terms[0] = 1.0

@@ -32,7 +32,8 @@ SMALLEST_OUTLIER = 0.02
 UNKNOWN = -1.0
 """Stands for NaN in a kind, so that unknown is equal to unknown."""
 
-_COLUMNS = np.array([column_of(name) for name in KIND_FEATURES], dtype=np.intp)
+KIND_COLUMNS = np.array([column_of(name) for name in KIND_FEATURES], dtype=np.intp)
+"""Of a request's row, those that tell hardware apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +53,8 @@ def kinds_of(rows: Matrix) -> Matrix:
     """What tells hardware apart in each row of a request, shape (n, `KIND_FEATURES`)."""
     from heliotrope.predict.classes import write_kinds
 
-    kinds = np.empty((len(rows), len(_COLUMNS)))
-    write_kinds(rows, _COLUMNS, CLOCK_STEP_MHZ, UNKNOWN, kinds)
+    kinds = np.empty((len(rows), len(KIND_COLUMNS)))
+    write_kinds(rows, KIND_COLUMNS, CLOCK_STEP_MHZ, UNKNOWN, kinds)
     return kinds
 
 

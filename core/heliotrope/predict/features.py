@@ -124,10 +124,7 @@ def column_of(name: str, features: Sequence[Feature] = FEATURES) -> int:
     raise KeyError(name)
 
 
-_HARDWARE = column_of("accelerator")
 _STEP_HARDWARE = column_of("accelerator", STEP_FEATURES)
-_KV_CAPACITY = HARDWARE_FEATURES.index(next(f for f in HARDWARE_FEATURES if f.name == "kv_capacity_tokens"))
-_MAX_NUM_SEQS = HARDWARE_FEATURES.index(next(f for f in HARDWARE_FEATURES if f.name == "max_num_seqs"))
 _OUTPUT = column_of("expected_output_tokens")
 _ANALYTIC_JOULES = column_of("analytic_request_joules")
 _ANALYTIC_PREFILL = column_of("analytic_prefill_joules")
@@ -249,47 +246,45 @@ class EndpointInputs:
 
 def request_rows(request: RequestInputs, endpoints: EndpointInputs) -> Matrix:
     """One row per endpoint of what `FEATURES` declares, shape (n, F)."""
-    hardware = endpoints.hardware
-    rows = np.empty((len(hardware), FEATURE_COUNT))
-    columns = rows.T
-    prompt = request.prompt_tokens
-    rows[:, :6] = (
-        prompt,
-        NAN,
-        NAN,
-        request.expected_output_tokens,
-        request.reasoning_budget_tokens,
-        request.reasoning_effort,
+    from heliotrope.predict.rows import write_request_rows
+
+    n = len(endpoints.hardware)
+
+    def column(value: FloatColumn | float) -> FloatColumn:
+        # Of one layout, for which the loop is compiled once.
+        return np.ascontiguousarray(value, np.float64) if isinstance(value, np.ndarray) else np.full(n, float(value))
+
+    rows = np.empty((n, FEATURE_COUNT))
+    write_request_rows(
+        float(request.prompt_tokens),
+        float(request.expected_output_tokens),
+        float(request.reasoning_budget_tokens),
+        float(request.reasoning_effort),
+        np.ascontiguousarray(endpoints.hardware, dtype=np.float64),
+        column(NAN),
+        column(endpoints.cached_tokens),
+        column(endpoints.running),
+        column(endpoints.waiting),
+        column(endpoints.waiting_tokens),
+        column(endpoints.oldest_waiting_seconds),
+        column(endpoints.kv_tokens),
+        column(endpoints.prefill_tokens_in_flight),
+        column(endpoints.decode_tokens_in_flight),
+        column(endpoints.prefill_duty),
+        column(endpoints.seconds_since_piece),
+        column(endpoints.recent_running),
+        column(endpoints.recent_prompt_tokens_per_second),
+        column(endpoints.waiting_squared_tokens),
+        column(endpoints.step_seconds),
+        column(endpoints.step_prefills),
+        column(endpoints.sm_clock_mhz),
+        column(endpoints.power_watts),
+        column(endpoints.analytic_ttft_seconds),
+        column(endpoints.analytic_tpot_seconds),
+        column(endpoints.analytic_request_joules),
+        column(endpoints.analytic_prefill_joules),
+        rows,
     )
-    columns[1] = endpoints.cached_tokens
-    np.subtract(prompt, endpoints.cached_tokens, out=columns[2])
-    np.maximum(columns[2], 0.0, out=columns[2])
-    columns[6] = endpoints.running
-    columns[7] = endpoints.waiting
-    columns[8] = endpoints.waiting_tokens
-    columns[9] = endpoints.oldest_waiting_seconds
-    columns[10] = endpoints.kv_tokens
-    np.divide(endpoints.kv_tokens, hardware[:, _KV_CAPACITY], out=columns[11])
-    columns[12] = endpoints.prefill_tokens_in_flight
-    columns[13] = endpoints.decode_tokens_in_flight
-    columns[14] = endpoints.prefill_duty
-    np.add(endpoints.running, endpoints.waiting, out=columns[15])
-    columns[15] += 1.0
-    # The cap may be unknown while the batch is not; an unknown batch stays unknown.
-    np.copyto(columns[15], hardware[:, _MAX_NUM_SEQS], where=columns[15] > hardware[:, _MAX_NUM_SEQS])
-    columns[16] = endpoints.seconds_since_piece
-    columns[17] = endpoints.recent_running
-    columns[18] = endpoints.recent_prompt_tokens_per_second
-    columns[19] = endpoints.waiting_squared_tokens
-    columns[20] = endpoints.step_seconds
-    columns[21] = endpoints.step_prefills
-    columns[22] = endpoints.sm_clock_mhz
-    columns[23] = endpoints.power_watts
-    columns[24] = endpoints.analytic_ttft_seconds
-    columns[25] = endpoints.analytic_tpot_seconds
-    columns[26] = endpoints.analytic_request_joules
-    columns[27] = endpoints.analytic_prefill_joules
-    rows[:, _HARDWARE:] = hardware
     return rows
 
 

@@ -1,11 +1,15 @@
-"""LightGBM's text format as flat arrays, every index checked before anything walks along it.
+"""LightGBM's text format as flat arrays, every index checked before anything is computed with it.
 
-A file that was cut off, edited or written by an attacker must be refused here: the compiled walker follows child
-indices without looking. Each tree must be a tree: every node reached exactly once from the root.
+A file that was cut off, edited or written by an attacker must be refused here: compiled code uses the indices without
+looking. Each tree must be a tree: every node reached exactly once from the root.
 
-Three things make the walk uniform, and so free of branches. Leaves point to themselves: every walk of one tree takes
-the same number of steps. Nodes that do not simply compare (categories, zeros that mean missing) compare a *derived*
-column instead, computed once per row and question, however many nodes ask it. And the direction of NaN is a flag.
+What comes out is no tree any more, but questions to which the order does not matter (QuickScorer: Lucchese et al.,
+SIGIR 2015). The leaves of a tree, from left to right, are the bits of a set, lowest first. A node that sends a row to
+the right takes the leaves on its left out of the set; the first leaf that remains is the row's. So one question is put
+to many rows with a few instructions of the machine, and no row waits for an index that it has to follow.
+
+Nodes that do not simply compare (categories, zeros that mean missing) compare a *derived* column instead, computed once
+per row and question, however many nodes ask it. The direction of NaN is a flag.
 """
 
 import math
@@ -21,7 +25,12 @@ from numpy.typing import NDArray
 from heliotrope.errors import InvalidInputError
 
 MAX_TREES = 1_000
-MAX_LEAVES = 1_024
+MAX_LEAVES = 256
+WORD_LEAVES = 32
+"""Leaves in one word of a set."""
+SLOT_FACTOR = 0x077CB531
+SLOT_SHIFT = 27
+"""A de Bruijn sequence: bit · factor >> shift, modulo `WORD_LEAVES`, is another number for each of a word's bits."""
 MAX_CATEGORY_WORDS = 4_096
 """32-bit words of all bitsets of a tree together."""
 MAX_LEAF = 100.0
@@ -52,20 +61,21 @@ class Forest:
 
     width: int
     """F: features of a row."""
-    roots: NDArray[np.uint32]
-    """Of each tree."""
-    depths: NDArray[np.int32]
-    """Steps of a walk from each root to any leaf."""
-    feature: NDArray[np.uint32]
-    """Of each node: a column of the row, or F + a derived column; 0 for leaves."""
+    questions_end: NDArray[np.int32]
+    """Of each tree; it begins where the tree before it ends. So for the next."""
+    words_end: NDArray[np.int32]
+    column: NDArray[np.int32]
+    """Of each question: a column of the row, or F + a derived column."""
     threshold: NDArray[np.float64]
-    """Right if the value is above it; infinite for leaves."""
+    """Right if the value is above it."""
     nan_right: NDArray[np.uint8]
     """1: NaN goes right."""
-    children: NDArray[np.uint32]
-    """Left and right child of node i at 2i and 2i + 1; a leaf's are itself."""
+    word: NDArray[np.int32]
+    """Of the tree's words, the one that an answer changes; a node with leaves of several on its left asks for each."""
+    kept: NDArray[np.int64]
+    """The bits that remain of it when the answer is right."""
     value: NDArray[np.float64]
-    """Of each leaf; 0 for nodes."""
+    """Of each leaf, `WORD_LEAVES` of each word; a leaf's place there is given by `SLOT_FACTOR`."""
     source: NDArray[np.int32]
     """The row's column that each derived column is computed from."""
     derived: NDArray[np.uint8]
@@ -78,7 +88,12 @@ class Forest:
     @property
     def trees(self) -> int:
         """How many."""
-        return len(self.roots)
+        return len(self.questions_end)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All of them, in the order of the fields, as compiled loops take them."""
+        return tuple([getattr(self, name) for name in _ARRAYS])
 
 
 def parse_forest(text: str, feature_names: tuple[str, ...], path: str = "model") -> Forest:
@@ -115,30 +130,32 @@ def joined(forests: Sequence[Forest]) -> tuple[Forest, NDArray[np.int32]]:
     """Forests of the same rows as one, and the index of the first tree of each (with the total behind the last)."""
     width = forests[0].width
     parts: dict[str, list[Any]] = {name: [] for name in _ARRAYS}
-    nodes = columns = words = 0
+    questions = words = columns = bits = 0
     begins = [0]
     for forest in forests:
         assert forest.width == width
         for name in _ARRAYS:
             parts[name].append(getattr(forest, name))
-        parts["roots"][-1] = forest.roots + np.uint32(nodes)
-        parts["children"][-1] = forest.children + np.uint32(nodes)
-        parts["feature"][-1] = np.where(forest.feature >= width, forest.feature + np.uint32(columns), forest.feature)
-        parts["bits_begin"][-1] = forest.bits_begin + np.int32(words)
-        nodes += len(forest.feature)
+        parts["questions_end"][-1] = forest.questions_end + np.int32(questions)
+        parts["words_end"][-1] = forest.words_end + np.int32(words)
+        parts["column"][-1] = np.where(forest.column >= width, forest.column + np.int32(columns), forest.column)
+        parts["bits_begin"][-1] = forest.bits_begin + np.int32(bits)
+        questions += len(forest.column)
+        words += len(forest.value) // WORD_LEAVES
         columns += len(forest.source)
-        words += len(forest.bits)
+        bits += len(forest.bits)
         begins.append(begins[-1] + forest.trees)
     return _forest(width, parts), np.array(begins, dtype=np.int32)
 
 
 _ARRAYS = {
-    "roots": np.uint32,
-    "depths": np.int32,
-    "feature": np.uint32,
+    "questions_end": np.int32,
+    "words_end": np.int32,
+    "column": np.int32,
     "threshold": np.float64,
     "nan_right": np.uint8,
-    "children": np.uint32,
+    "word": np.int32,
+    "kept": np.int64,
     "value": np.float64,
     "source": np.int32,
     "derived": np.uint8,
@@ -146,6 +163,9 @@ _ARRAYS = {
     "bits_words": np.int32,
     "bits": np.uint32,
 }
+
+
+_SLOTS = np.array([((1 << place) * SLOT_FACTOR >> SLOT_SHIFT) % WORD_LEAVES for place in range(WORD_LEAVES)])
 
 
 def _forest(width: int, parts: dict[str, list[Any]]) -> Forest:
@@ -186,7 +206,8 @@ class _Builder:
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self._nodes = 0
+        self._questions = 0
+        self._words = 0
         self._parts: dict[str, list[Any]] = {name: [] for name in _ARRAYS}
         self._derived: dict[tuple[int, Derived, bytes], int] = {}
 
@@ -206,7 +227,7 @@ class _Builder:
         right = _whole(tree, "right_child", inner, path, -leaves, inner - 1)
         # LightGBM writes leaf j as -j - 1; here leaves follow the inner nodes.
         left, right = (np.where(each < 0, inner - each - 1, each) for each in (left, right))
-        depth = _depth(left, right, leaves, path)
+        first, middle = _left_leaves(left, right, leaves, path)
 
         missing = decision >> _MISSING_SHIFT
         categorical = (decision & _CATEGORICAL_BIT) != 0
@@ -222,17 +243,25 @@ class _Builder:
             feature[node] = self._column(feature[node], Derived.CATEGORY, sets[int(index)].tobytes())
             threshold[node] = 0.5
 
-        itself = np.arange(inner, inner + leaves)
-        pairs = np.concatenate([np.stack([left, right], axis=1), np.stack([itself, itself], axis=1)])
-        zeros = np.zeros(leaves, dtype=np.int64)
-        self._put("roots", [self._nodes])
-        self._put("depths", [depth])
-        self._put("feature", feature, zeros)
-        self._put("threshold", threshold, np.full(leaves, np.inf))
-        self._put("nan_right", nan_right, zeros)
-        self._put("children", pairs.reshape(-1) + self._nodes)
-        self._put("value", np.zeros(inner), values)
-        self._nodes += inner + leaves
+        places = first[inner:]
+        words = -(-leaves // WORD_LEAVES)
+        by_place = np.zeros(words * WORD_LEAVES)
+        by_place[places // WORD_LEAVES * WORD_LEAVES + _SLOTS[places % WORD_LEAVES]] = values
+        for word in range(words):
+            begin = word * WORD_LEAVES
+            low, high = np.clip(first[:inner] - begin, 0, WORD_LEAVES), np.clip(middle - begin, 0, WORD_LEAVES)
+            asks = high > low
+            one = np.int64(1)
+            self._put("column", feature[asks])
+            self._put("threshold", threshold[asks])
+            self._put("nan_right", nan_right[asks])
+            self._put("word", np.full(int(asks.sum()), word))
+            self._put("kept", ~((one << high[asks]) - (one << low[asks])))
+            self._questions += int(asks.sum())
+        self._words += words
+        self._put("value", by_place)
+        self._put("questions_end", [self._questions])
+        self._put("words_end", [self._words])
 
     def _put(self, name: str, *parts: Any) -> None:
         self._parts[name].extend(np.asarray(part) for part in parts)
@@ -266,12 +295,26 @@ def _category_sets(tree: dict[str, str], inner: int, path: str) -> list[NDArray[
     return [bits[begin:end] for begin, end in pairwise(boundaries)]
 
 
-def _depth(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int, path: str) -> int:
-    """Length of the longest way from the root to a leaf; every node must be reached, and exactly once."""
+def _left_leaves(
+    left: NDArray[np.int64], right: NDArray[np.int64], leaves: int, path: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The places of leaves, counted from left to right.
+
+    Every node must be reached, and exactly once.
+
+    Args:
+        left: of each inner node, its child; leaves are numbered behind the inner nodes.
+        right: see `left`.
+        leaves: how many.
+        path: of the tree, for errors.
+
+    Returns:
+        Of each inner node and leaf, the first place below it; of each inner node, the end of its left child's places.
+    """
     inner = len(left)
     seen = np.zeros(inner + leaves, dtype=np.bool_)
+    levels: list[NDArray[np.int64]] = []
     level = np.zeros(1, dtype=np.int64)
-    depth = 0
     while True:
         if seen[level].any() or len(np.unique(level)) != len(level):
             raise InvalidModelError(path, "is no tree: a node has two parents")
@@ -279,11 +322,18 @@ def _depth(left: NDArray[np.int64], right: NDArray[np.int64], leaves: int, path:
         parents = level[level < inner]
         if not len(parents):
             break
+        levels.append(parents)
         level = np.concatenate([left[parents], right[parents]])
-        depth += 1
     if not seen.all():
         raise InvalidModelError(path, "is no tree: a node cannot be reached from the root")
-    return depth
+    sizes = np.ones(inner + leaves, dtype=np.int64)
+    for parents in reversed(levels):
+        sizes[parents] = sizes[left[parents]] + sizes[right[parents]]
+    first = np.zeros(inner + leaves, dtype=np.int64)
+    for parents in levels:
+        first[left[parents]] = first[parents]
+        first[right[parents]] = first[parents] + sizes[left[parents]]
+    return first, first[:inner] + sizes[left]
 
 
 def _numbers(tree: dict[str, str], name: str, count: int, path: str, *, unbounded: bool = False) -> NDArray[np.float64]:

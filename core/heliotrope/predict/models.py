@@ -7,6 +7,7 @@ keeps the one it has.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,9 @@ from heliotrope.predict.bundle import EMPTY, Bundle, TargetModel
 from heliotrope.predict.costs import NO_COSTS, Costs, kinds_of
 from heliotrope.predict.features import CATEGORIES, FloatColumn, Matrix
 from heliotrope.predict.forest import joined
-from heliotrope.predict.regimes import Regime, regimes_of
+from heliotrope.predict.regimes import Regime
 from heliotrope.predict.targets import ANALYTIC_COLUMN, REQUESTS, STEPS, Table, Target
-from heliotrope.predict.walk import finish, walk, warm_up
+from heliotrope.predict.walk import warm_up
 
 HardwareKey = int
 """What `hardware_keys` gives: equal for endpoints of equal accelerator, model, role and tensor parallelism."""
@@ -99,13 +100,14 @@ class LearnedModels:
             for table in (REQUESTS, STEPS):
                 self._predict(table, np.full((1, len(table.features)), np.nan))
 
-    def predict(self, rows: Matrix) -> Predictions:
-        """TTFT, TPOT and energy of requests; rows as `heliotrope.predict.features.request_rows` builds them."""
-        return self._predict(REQUESTS, rows)
+    def predict(self, rows: Matrix, asked: Mapping[Target, int] | None = None) -> Predictions:
+        """TTFT, TPOT and energy of requests.
 
-    def predict_means(self, rows: Matrix, target: Target) -> FloatColumn:
-        """As `predict(rows).mean_of(target)`, without asking the models of other targets."""
-        return self._predict(REQUESTS, rows, only=target).mean_of(target)
+        Args:
+            rows: as `heliotrope.predict.features.request_rows` builds them.
+            asked: targets that are asked about the first so many rows only; NaN beyond.
+        """
+        return self._predict(REQUESTS, rows, asked)
 
     def predict_steps(self, rows: Matrix) -> Predictions:
         """Energy of engine steps; rows as `heliotrope.predict.features.step_rows` builds them."""
@@ -132,16 +134,16 @@ class LearnedModels:
         """This bundle answers from now on; the one before it is kept; all fall-backs are forgotten."""
         return LearnedModels(bundle, self.current)
 
-    def _predict(self, table: Table, rows: Matrix, only: Target | None = None) -> Predictions:
-        """`only`: the other targets are left NaN."""
+    def _predict(self, table: Table, rows: Matrix, asked: Mapping[Target, int] | None = None) -> Predictions:
         current, previous = self._answers[table.name]
-        answers = current.predict(rows, only)
-        asked = table.targets if only is None else (only,)
-        degraded = [(key, level) for key, level in self.levels.items() if key[0] in asked]
+        answers = current.predict(rows, asked)
+        if not self.levels:
+            return answers
+        degraded = [(key, level) for key, level in self.levels.items() if key[0] in table.targets]
         if not degraded:
             return answers
         keys = hardware_keys(rows, table)
-        older = previous.predict(rows, only)
+        older = previous.predict(rows, asked)
         for (target, hardware), level in degraded:
             row = table.targets.index(target)
             there = keys == hardware
@@ -161,33 +163,36 @@ class _Answers:
     def __init__(self, bundle: Bundle, table: Table) -> None:
         self._table = table
         models = [bundle.models[target] for target in table.targets if target in bundle.models]
-        self._places = np.array([table.targets.index(model.target) for model in models], dtype=np.int64)
-        if models:
-            self._forest, self._begins = joined([model.forest for model in models])
-        columns = [ANALYTIC_COLUMN[model.target] if model.analytic_base else -1 for model in models]
-        self._columns = np.array(columns, dtype=np.int64)
-        self._scales = np.array([model.scale for model in models], dtype=np.float64)
-        self._shifts = _shifts(models)
-        self._bases = Bases([(model.target, model.costs) for model in models])
+        self._targets = tuple(model.target for model in models)
+        self._of_models = _arrays(models, table) if models else ()
 
-    def predict(self, rows: Matrix, only: Target | None = None) -> Predictions:
-        targets = self._table.targets
-        out = np.full((4, len(targets), len(rows)), np.nan)
-        first, end = 0, len(self._places)
-        if only is not None:
-            place = targets.index(only)
-            first = int(np.searchsorted(self._places, place))  # places rise
-            end = first + int(first < end and self._places[first] == place)
-        if first < end and len(rows):
+    def predict(self, rows: Matrix, asked: Mapping[Target, int] | None = None) -> Predictions:
+        targets, n = self._table.targets, len(rows)
+        out = np.empty((4, len(targets), n))
+        out.fill(np.nan)
+        if self._of_models and n:
+            from heliotrope.predict.answers import write_answers
+
+            ends = [n if asked is None else min(asked.get(target, n), n) for target in self._targets]
             rows = np.ascontiguousarray(rows, dtype=np.float64)
-            logs = walk(rows, self._forest, self._begins[first : end + 1])
-            regimes = regimes_of(rows, self._table)
-            some = slice(first, end)
-            shifts = np.ascontiguousarray(self._shifts[:, some])
-            bases = self._bases.of(rows, some)
-            places, columns, scales = self._places[some], self._columns[some], self._scales[some]
-            finish(rows, logs, regimes, places, columns, scales, shifts, bases, out)
+            write_answers()(rows, np.array(ends, dtype=np.int64), *self._of_models, out)
         return Predictions(targets, *out)
+
+
+def _arrays(models: Sequence[TargetModel], table: Table) -> tuple[Any, ...]:
+    """What `heliotrope.predict.answers.write_answers` takes of some models, at least one."""
+    forest, begins = joined([model.forest for model in models])
+    columns = [ANALYTIC_COLUMN[model.target] if model.analytic_base else -1 for model in models]
+    return (
+        table is REQUESTS,
+        begins,
+        *forest.arrays,
+        *Bases([(model.target, model.costs) for model in models]).arrays,
+        np.array(columns, dtype=np.int64),
+        np.array([model.scale for model in models], dtype=np.float64),
+        _factors(models),
+        np.array([table.targets.index(model.target) for model in models], dtype=np.int64),
+    )
 
 
 class Bases:
@@ -198,29 +203,32 @@ class Bases:
         from heliotrope.predict.base import LAW_OF, Law, write_bases
 
         self._write = write_bases
-        self._laws = np.array([int(LAW_OF.get(target, Law.NONE)) for target, _ in models], dtype=np.int64)
         sizes = [len(costs.kinds) for _, costs in models]
-        self._begins = np.array([0, *np.cumsum(sizes)], dtype=np.int64)
         all_costs = [costs for _, costs in models] or [NO_COSTS]
-        self._kinds = np.ascontiguousarray(np.concatenate([costs.kinds for costs in all_costs]))
-        self._coefficients = np.ascontiguousarray(np.concatenate([costs.coefficients for costs in all_costs]))
+        self.arrays = (
+            np.array([int(LAW_OF.get(target, Law.NONE)) for target, _ in models], dtype=np.int64),
+            np.array([0, *np.cumsum(sizes)], dtype=np.int64),
+            np.ascontiguousarray(np.concatenate([costs.kinds for costs in all_costs])),
+            np.ascontiguousarray(np.concatenate([costs.coefficients for costs in all_costs])),
+        )
+        """As `heliotrope.predict.base.write_bases` takes them: laws, begins, kinds and coefficients."""
 
-    def of(self, rows: Matrix, some: slice = slice(None)) -> Matrix:
+    def of(self, rows: Matrix) -> Matrix:
         """Of these models, shape (models, n); NaN where a model has none."""
-        laws = self._laws[some]
+        laws = self.arrays[0]
         bases = np.empty((len(laws), len(rows)))
         if (laws < 0).all():
             bases.fill(np.nan)
-            return bases
-        begins = self._begins[some.start or 0 :]
-        self._write(rows, kinds_of(rows), laws, begins, self._kinds, self._coefficients, bases)
+        else:
+            self._write(rows, kinds_of(rows), *self.arrays, bases)
         return bases
 
 
-def _shifts(models: list[TargetModel]) -> NDArray[np.float64]:
-    """(mean | typical | q90 | spread, models, regimes)."""
+def _factors(models: Sequence[TargetModel]) -> NDArray[np.float64]:
+    """(mean | typical | q90 | spread, models, regimes): what e^log is multiplied by, and the spread itself."""
     calibrations = [model.calibration for model in models]
-    tables = [[c.mean, c.typical, c.q90, c.spread] for c in calibrations]
+    with np.errstate(over="ignore"):
+        tables = [[np.exp(c.mean), np.exp(c.typical), np.exp(c.q90), c.spread] for c in calibrations]
     return np.ascontiguousarray(np.array(tables, dtype=np.float64).reshape(len(models), 4, len(Regime)).swapaxes(0, 1))
 
 

@@ -36,6 +36,7 @@ class _Model:
     tokens: float = PRIOR_WEIGHT * PRIOR_TOKENS
     token_seconds: float = PRIOR_WEIGHT * PRIOR_TOKENS / PRIOR_TOKENS_PER_SECOND
     """Tokens of finished answers and the time they took: their ratio is the speed of one request."""
+    answers: int = 0
     in_flight: int = 0
     as_of_s: float = 0.0
 
@@ -86,6 +87,11 @@ class OutputLengths:
         """The likeliest of the six buckets, `heliotrope.predict.length_distribution.bucket_of`."""
         return self.predict(context, now_s).bucket
 
+    def knows(self, model: str) -> bool:
+        """Whether the model has answered anything."""
+        entry = self._models.get(model)
+        return entry is not None and entry.answers > 0
+
     def started(self, model: str, now_s: float) -> None:
         """A request of this model was sent to an engine."""
         entry = self._models.setdefault(model, _Model(as_of_s=now_s))
@@ -121,6 +127,7 @@ class OutputLengths:
             return
         if context is not None:
             self._distributions.add(context, output_tokens)
+        entry.answers += 1
         entry.finished = entry.finished * DECAY + 1.0
         entry.exposure_seconds *= DECAY
         entry.tokens = entry.tokens * DECAY + output_tokens

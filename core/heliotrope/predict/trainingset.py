@@ -6,7 +6,6 @@ sha256 <digest of all bytes after this line>
 <rows, labels, times: little-endian float64><splits: uint8>
 """
 
-import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +21,9 @@ from heliotrope.predict.features import FloatColumn, Matrix
 from heliotrope.predict.models import HardwareKey, hardware_keys
 from heliotrope.predict.sample import Sample, refused_label
 from heliotrope.predict.targets import TABLES, Table, Target
+from heliotrope.sealed import sealed_bytes, unsealed_bytes
 
-FORMAT = b"heliotrope-samples 1"
+FORMAT = "heliotrope-samples 1"
 MAX_SAMPLES = 1_000_000
 _HEAD_BYTES = 65_536
 
@@ -138,7 +138,7 @@ class TrainingSet:
         }
         numbers = (np.ascontiguousarray(part, dtype="<f8") for part in (self.rows, self.labels, self.at_unix_s))
         body = json.dumps(head).encode() + b"\n" + b"".join(n.tobytes() for n in numbers) + self.splits.tobytes()
-        return FORMAT + b"\nsha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+        return sealed_bytes(FORMAT, body)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "TrainingSet":
@@ -147,14 +147,12 @@ class TrainingSet:
         Raises:
             InvalidSamplesError: if it is cut off, was changed, is of another version, or holds what cannot be true.
         """
-        lines = data.split(b"\n", 3)
-        if len(lines) != 4 or lines[0] != FORMAT or len(lines[2]) > _HEAD_BYTES:
-            raise InvalidSamplesError("samples", f"must begin with {FORMAT.decode()!r}")
-        body = data[len(lines[0]) + len(lines[1]) + 2 :]
-        if lines[1] != b"sha256 " + hashlib.sha256(body).hexdigest().encode():
-            raise InvalidSamplesError("samples.sha256", "does not fit: the data are cut off or were changed")
-        table, count = _head(lines[2])
-        return _checked(_columns(table, count, lines[3]))
+        body = unsealed_bytes(data, FORMAT, name="samples", error=InvalidSamplesError)
+        head, ended, content = body.partition(b"\n")
+        if not ended or len(head) > _HEAD_BYTES:
+            raise InvalidSamplesError("samples.head", f"must be a line of at most {_HEAD_BYTES} bytes")
+        table, count = _head(head)
+        return _checked(_columns(table, count, content))
 
 
 def _head(line: bytes) -> tuple[Table, int]:

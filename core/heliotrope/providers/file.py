@@ -1,4 +1,4 @@
-"""A CSV file of intensities in the reader's file system."""
+"""A CSV or JSON file of intensities in the reader's file system."""
 
 import asyncio
 import os
@@ -7,10 +7,12 @@ from pathlib import Path
 
 from heliotrope.api.v1alpha1.carbonsource import File
 from heliotrope.api.v1alpha1.regionprofile import RegionProfileSpec
+from heliotrope.carbon.series import Series
 from heliotrope.errors import InvalidInputError, SignalUnavailableError
 from heliotrope.providers.interface import Fetched
+from heliotrope.providers.json_rows import read_series
 from heliotrope.providers.recorded import Recorded
-from heliotrope.providers.table import MAX_BYTES, Columns, read_table
+from heliotrope.providers.table import MAX_BYTES, Columns
 
 
 class FileProvider:
@@ -34,11 +36,22 @@ class FileProvider:
         Raises:
             SignalUnavailableError: if the file cannot be read or has no row for now.
         """
+        return (await self._read_in_thread()).at(now_unix_s)
+
+    async def history(self, start_unix_s: float, end_unix_s: float) -> Series:
+        """The rows whose time is in [start, end), of the file as it was read last.
+
+        Raises:
+            SignalUnavailableError: if the file cannot be read or has no row there.
+        """
+        recorded = self._recorded or await self._read_in_thread()
+        return recorded.past(start_unix_s, end_unix_s)
+
+    async def _read_in_thread(self) -> Recorded:
         if self._reading:
             raise SignalUnavailableError(f"{self._path}: is still being read")
         self._reading = True
-        recorded = await asyncio.to_thread(self._read_unless_known)
-        return recorded.at(now_unix_s)
+        return await asyncio.to_thread(self._read_unless_known)
 
     def _read_unless_known(self) -> Recorded:
         try:
@@ -63,7 +76,7 @@ class FileProvider:
         if size > MAX_BYTES:
             raise InvalidInputError("", f"is larger than {MAX_BYTES} bytes")
         data = self._path.read_bytes()
-        series = read_table(data, Columns.of(self._source), compressed=self._path.suffix == ".gz")
+        series = read_series(data, Columns.of(self._source), compressed=self._path.suffix == ".gz")
         return Recorded.of(series, self._spec, self._source.replay, self._started_unix_s)
 
 

@@ -2,24 +2,23 @@
 
 import csv
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from heliotrope.api.v1alpha1.regionprofile import RegionProfile
-from heliotrope.carbon.series import Point, Series, unix_seconds
+from heliotrope.carbon.series import Point, Series
 from heliotrope.carbon.settlement import RegionSignal, SignalKind
 from heliotrope.carbon.signal import EmissionFactor, SignalType
 from heliotrope.errors import InvalidInputError
+from heliotrope.providers.json_rows import rows_of, series_of
 from heliotrope.providers.recorded import Recorded
 from heliotrope.providers.table import MAX_BYTES, Columns, decompressed, read_table
-from heliotrope.units import SECONDS_PER_HOUR, g_per_kwh_from_lb_per_mwh
+from heliotrope.units import g_per_kwh_from_lb_per_mwh
 
 TIME_NAMES = ("datetime_utc", "datetime", "point_time", "time", "timestamp", "from")
 VALUE_NAMES = ("carbonIntensity", "carbon_intensity", "intensity_g_per_kwh", "intensity", "value")
@@ -139,48 +138,11 @@ def _known(present: Sequence[str], known: Sequence[str], what: str) -> str:
 
 
 def _read_json(data: bytes, names: Names) -> Series:
-    try:
-        document = json.loads(data)
-    except ValueError as error:
-        raise InvalidInputError("", f"is not JSON: {error}") from error
-    rows = _rows(document)
-    if not rows:
-        raise InvalidInputError("", "holds no list of objects with a time and a value")
+    rows = rows_of(data)
     present = list(rows[0])
-    time = names.time or _known(present, TIME_NAMES, "time")
-    value = names.value or _known(present, VALUE_NAMES, "value")
-    estimated = names.estimated or next((name for name in ESTIMATED_NAMES if name in present), None)
-    points = [point for i, row in enumerate(rows) if (point := _point(row, i, time, value, estimated)) is not None]
-    if not points:
-        raise InvalidInputError("", f"no object has a value under {value!r}")
-    series = Series.from_points(points)
-    times = series.times_unix_s
-    return replace(series, last_holds_s=times[-1] - times[-2] if len(times) > 1 else SECONDS_PER_HOUR)
-
-
-def _rows(document: Any) -> list[Mapping[str, Any]]:
-    lists = [document] if isinstance(document, list) else []
-    if isinstance(document, Mapping):
-        lists = [value for value in document.values() if isinstance(value, list)]
-    for rows in lists:
-        if rows and all(isinstance(row, Mapping) for row in rows):
-            return rows
-    return []
-
-
-def _point(row: Mapping[str, Any], index: int, time: str, value: str, estimated: str | None) -> Point | None:
-    where = f"[{index}]"
-    intensity = row.get(value)
-    if intensity is None:
-        return None
-    if isinstance(intensity, bool) or not isinstance(intensity, int | float) or not isfinite(intensity):
-        raise InvalidInputError(f"{where}.{value}", f"{intensity!r} is not a number")
-    stamp = row.get(time)
-    if not isinstance(stamp, str):
-        raise InvalidInputError(f"{where}.{time}", f"{stamp!r} is not a time such as 2022-03-01T00:00:00Z")
-    try:
-        start = unix_seconds(stamp)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{where}.{time}", str(error)) from error
-    guessed = None if estimated is None else row.get(estimated)
-    return Point(start, float(intensity), guessed if isinstance(guessed, bool) else None)
+    columns = Columns(
+        time=names.time or _known(present, TIME_NAMES, "time"),
+        value=names.value or _known(present, VALUE_NAMES, "value"),
+        estimated=names.estimated or next((name for name in ESTIMATED_NAMES if name in present), None),
+    )
+    return series_of(rows, columns)

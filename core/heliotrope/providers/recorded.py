@@ -1,6 +1,6 @@
 """A series that is known whole, read at the real time or replayed."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -77,11 +77,26 @@ class Recorded:
         ahead = self._ahead(now_unix_s)
         return Fetched(reading, ahead, None if ahead is None else self.forecast_source)
 
+    def past(self, start_unix_s: float, end_unix_s: float) -> Series:
+        """The values that begin in [start, end).
+
+        Raises:
+            SignalUnavailableError: if there are none.
+        """
+        times = self.series.times_unix_s
+        window = slice(bisect_left(times, start_unix_s), bisect_left(times, end_unix_s))
+        if not times[window]:
+            raise SignalUnavailableError(f"the series has no value then: it spans {self._span()}")
+        return self._part(window)
+
     def _ahead(self, now_unix_s: float) -> Series | None:
         first = bisect_right(self.series.times_unix_s, now_unix_s) - 1
         window = slice(first, first + FORECAST_POINTS)
         if len(self.series.times_unix_s[window]) == 1:
             return None
+        return self._part(window)
+
+    def _part(self, window: slice) -> Series:
         return replace(
             self.series,
             times_unix_s=self.series.times_unix_s[window],

@@ -152,15 +152,24 @@ class PolicyAncestorStatus(Struct):
     """`Accepted`: the policy holds at this target, or why it does not."""
 
 
+EventWatts = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
 class DemandResponseStatus(Struct):
     """The event of demand response that is being answered."""
 
     event: Text
     """Name of the event."""
     since: Time
-    """When the answer began."""
-    watts: Annotated[int, Field(ge=0, le=1_000_000_000)]
-    """Power that the pool may draw in watts."""
+    """When the answer began: from then on power goes down, and the event's weights or objective hold."""
+    start: Time | None = None
+    """When the reduction must be reached; absent: at once."""
+    end: Time | None = None
+    """When the event ends; it is moved on while a source without an end goes on asking. Afterwards power comes back."""
+    watts: EventWatts | None = None
+    """Power that the pool may draw during the event in watts; absent: not limited, or unknown."""
+    baseline_watts: EventWatts | None = None
+    """Power of the pool before the event in watts, against which `reductionPercent` is meant; absent: unknown."""
 
 
 class CarbonPolicyStatus(Struct):

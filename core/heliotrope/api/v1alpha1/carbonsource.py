@@ -40,7 +40,7 @@ class ElectricityMaps(Struct):
     api_version: ElectricityMapsVersion = ElectricityMapsVersion.V3
     """Version of the API."""
     data_center: DataCenter | None = None
-    """Asks for a cloud provider's region instead of `spec.zone`."""
+    """Asks for a cloud provider's region; the answer has to be for `spec.zone`, the grid zone in which it lies."""
     disable_estimations: bool = False
     """Refuses values that the provider estimated; the signal is then absent more often."""
     forecast_hours: ForecastHours = 24
@@ -106,7 +106,7 @@ class Prometheus(Struct):
     url: Url
     """Address of the Prometheus server."""
     query: Annotated[str, StringConstraints(min_length=1, max_length=2048)]
-    """PromQL that gives one sample: the intensity in gCO2e/kWh now."""
+    """PromQL that gives one series: the intensity now, in gCO2e/kWh unless its label `units` says lb/MWh."""
     token_secret_ref: SecretKeyRef | None = None
     """Key of the Secret that holds a bearer token."""
     ca_secret_ref: SecretKeyRef | None = None
@@ -134,22 +134,22 @@ class Replay(Struct):
 
 
 class File(Struct):
-    """A CSV file of hourly rows in the reader's file system."""
+    """A file of rows in the reader's file system: CSV, or JSON as a list of objects."""
 
     path: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
     """Path of the file; a name ending in `.gz` is decompressed. Relative paths start at the folder of resources."""
     time_column: ColumnName = "datetime_utc"
-    """Column with the start of the hour, RFC 3339 or UTC."""
+    """Column, or key of the objects, with the start of the period, RFC 3339 or UTC."""
     value_column: ColumnName
-    """Column with the intensity in gCO2e/kWh."""
+    """Column or key with the intensity in gCO2e/kWh."""
     estimated_column: ColumnName | None = None
-    """Column that says `true` where the provider estimated the value; absent: not known."""
+    """Column or key that says `true` where the provider estimated the value; absent: not known."""
     replay: Replay | None = None
     """Plays the series from a chosen time; absent: the series is read at the real time."""
 
 
 class ConfigMap(Struct):
-    """CSV text of hourly rows in a ConfigMap."""
+    """Rows in a ConfigMap: CSV, or JSON as a list of objects."""
 
     namespace: Namespace | None = None
     """Namespace of the ConfigMap; absent: the operator's."""
@@ -158,11 +158,11 @@ class ConfigMap(Struct):
     key: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
     """Key within its data or binaryData; one that ends in `.gz` is decompressed."""
     time_column: ColumnName = "datetime_utc"
-    """Column with the start of the hour, RFC 3339 or UTC."""
+    """Column, or key of the objects, with the start of the period, RFC 3339 or UTC."""
     value_column: ColumnName
-    """Column with the intensity in gCO2e/kWh."""
+    """Column or key with the intensity in gCO2e/kWh."""
     estimated_column: ColumnName | None = None
-    """Column that says `true` where the provider estimated the value; absent: not known."""
+    """Column or key that says `true` where the provider estimated the value; absent: not known."""
     replay: Replay | None = None
     """Plays the series from a chosen time; absent: the series is read at the real time."""
 
@@ -192,9 +192,9 @@ class Source(Struct):
     carbon_aware_sdk: CarbonAwareSdk | None = None
     """A Carbon Aware SDK WebApi."""
     file: File | None = None
-    """A CSV file."""
+    """A file of rows."""
     config_map: ConfigMap | None = None
-    """CSV text in a ConfigMap."""
+    """Rows in a ConfigMap."""
     static: Static | None = None
     """One constant value."""
 

@@ -111,7 +111,8 @@ class Autoscaling(Struct):
     saturation: Saturation = Saturation()
     """The guard that puts the SLO above carbon."""
     scale_to_zero: bool = False
-    """Lets a variant go to no replicas at all; its first request then waits for a start."""
+    """Lets all variants of a model go to no replicas; its first request then waits for a start. One of several may go
+    to none anyway where its `minReplicas` is 0."""
     activation: Activation | None = None
     """Rests idle engines; absent: engines stay awake."""
 

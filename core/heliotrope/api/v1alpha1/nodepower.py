@@ -25,6 +25,15 @@ from heliotrope.api.v1alpha1.common import (
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
 
 
+class IntentPod(Struct):
+    """A pod of the variant on this node."""
+
+    name: Name
+    """Name of the pod."""
+    uid: Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9-]+$")]
+    """UID of the pod: the processes on its GPUs must be of this very pod."""
+
+
 class PowerIntent(Struct):
     """Settings for the GPUs that serve one variant in one role."""
 
@@ -34,19 +43,30 @@ class PowerIntent(Struct):
     """Name of the WorkloadVariant."""
     role: Role = Role.BOTH
     """Role of the pods that it holds for, as in the label `llm-d.ai/role`."""
+    pods: Annotated[tuple[IntentPod, ...], Field(max_length=64), ListMap("name")] = ()
+    """The variant's pods on this node: it holds for the GPUs that the kubelet gave to them. The agent reads no pods of
+    the API."""
+    enforcement: Enforcement | None = None
+    """`Advise` lets the agent report this intent only, as the variant's policy advises; absent: as the node's."""
     sm_clock_mhz: Megahertz | None = None
     """SM clock in MHz; absent: left alone."""
     memory_clock_mhz: Megahertz | None = None
     """Memory clock in MHz; absent: left alone."""
     watts: Watts | None = None
     """Power limit of one GPU in watts; absent: left alone."""
+    resting_pods: Annotated[tuple[Name, ...], Field(max_length=64), ListSet()] = ()
+    """Names of the variant's pods on this node whose engines rest: `restingSmClockMhz` takes the place of `smClockMhz`
+    on their GPUs."""
+    resting_sm_clock_mhz: Megahertz | None = None
+    """SM clock in MHz of the GPUs of `restingPods`; absent: as for the others."""
 
     @rule(
-        "has(self.smClockMhz) || has(self.memoryClockMhz) || has(self.watts)",
-        "set at least one of smClockMhz, memoryClockMhz, watts",
+        "has(self.smClockMhz) || has(self.memoryClockMhz) || has(self.watts) || has(self.restingSmClockMhz)",
+        "set at least one of smClockMhz, memoryClockMhz, watts, restingSmClockMhz",
     )
     def _not_empty(self) -> bool:
-        return any(each is not None for each in (self.sm_clock_mhz, self.memory_clock_mhz, self.watts))
+        settings = (self.sm_clock_mhz, self.memory_clock_mhz, self.watts, self.resting_sm_clock_mhz)
+        return any(each is not None for each in settings)
 
 
 class NodePowerSpec(Struct):
@@ -98,8 +118,9 @@ class GpuStatus(Struct):
     original: GpuSettings | None = None
     """Settings before Heliotrope's first change, which are put back; absent: nothing was changed."""
     reasons: Annotated[tuple[Reason, ...], Field(max_length=16), ListSet()] = ()
-    """Why effective differs from requested, each one CamelCase word: `Advise`, `Clamped`, `Shared`, `Mig`,
-    `ForeignOwner`, `LeaseExpired`, `DriverError`, `Throttled`."""
+    """Why effective differs from requested, each one CamelCase word: `Advise`, `Ambiguous`, `Clamped`, `Denied`,
+    `DriverError`, `DryRun`, `Dwell`, `ForeignOwner`, `ForeignWriter`, `Group`, `LeaseExpired`, `Mig`, `NoWatchdog`,
+    `NotEffective`, `OwnersUnknown`, `Shared`, `StateUnwritable`, `Throttled`, `Unsupported`, `Unverified`."""
 
 
 class NodePowerStatus(Struct):
@@ -109,6 +130,8 @@ class NodePowerStatus(Struct):
     """The `metadata.generation` that this status answers."""
     conditions: Conditions = ()
     """`Applied`: every intent is in effect. `LeaseValid`: the operator renews its Lease."""
+    gpu_count: Annotated[int, Field(ge=0, le=1024)] | None = None
+    """GPUs of the node, also beyond those that `gpus` has room for."""
     managed_gpus: Annotated[int, Field(ge=0, le=64)] | None = None
     """GPUs whose settings Heliotrope has changed."""
     gpus: Annotated[tuple[GpuStatus, ...], Field(max_length=64), ListMap("uuid")] = ()
@@ -124,10 +147,13 @@ class NodePower(Resource):
         namespaced=False,
         columns=(
             Column("Enforcement", ".spec.enforcement", "Advise or Enforce."),
+            Column("GPUs", ".status.gpuCount", "GPUs of the node.", type="integer"),
             Column("Managed", ".status.managedGpus", "GPUs whose settings Heliotrope has changed.", type="integer"),
             Column("Applied", '.status.conditions[?(@.type=="Applied")].status', "Whether every intent is in effect."),
             Column("Reason", '.status.conditions[?(@.type=="Applied")].reason', "Why, in one word."),
             Column("Lease", '.status.conditions[?(@.type=="LeaseValid")].status', "Whether intents are kept alive."),
+            Column("Product", ".status.gpus[0].product", "Product of the first GPU.", priority=1),
+            Column("Message", '.status.conditions[?(@.type=="Applied")].message', "Why, in words.", priority=1),
             AGE,
         ),
     )

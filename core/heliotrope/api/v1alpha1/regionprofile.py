@@ -193,6 +193,10 @@ class ForecastPoint(Struct):
     """Start of the period."""
     value: Intensity
     """Forecast intensity in gCO2e/kWh, as a decimal string."""
+    lower: Intensity | None = None
+    """What it will be below with a probability of 10 %, as a decimal string; absent: the uncertainty is unknown."""
+    upper: Intensity | None = None
+    """What it will be above with a probability of 10 %, as a decimal string; absent: the uncertainty is unknown."""
 
 
 class Forecast(Struct):
@@ -210,7 +214,7 @@ class ForecastError(Struct):
     """How wrong earlier forecasts turned out to be."""
 
     horizon_hours: Annotated[int, Field(ge=1, le=72)]
-    """How far ahead the compared forecasts looked, in hours."""
+    """How far ahead the compared forecasts looked, in hours: all hours up to this one count alike."""
     mean_absolute_error: Decimal
     """Mean absolute error in gCO2e/kWh, as a decimal string."""
     baseline_mean_absolute_error: Decimal | None = None
@@ -225,7 +229,8 @@ class RegionProfileStatus(Struct):
     observed_generation: ObservedGeneration | None = None
     """The `metadata.generation` that this status answers."""
     conditions: Conditions = ()
-    """`Accepted`: the spec can be used. `SignalFresh`: the intensity may enter decisions."""
+    """`Accepted`: the spec can be used. `CredentialsAccepted`: the source takes its key. `SignalFresh`: the intensity
+    may enter decisions. `CeilingHolds`: a hub limits what the region may use."""
     freshness: Freshness | None = None
     """Fresh, Stale or Absent; carbon counts in decisions only while it is Fresh."""
     intensity: IntensityReading | None = None

@@ -54,15 +54,17 @@ class Override(StrEnum):
     SLO = "Slo"
     OBJECTIVE = "Objective"
     REGIONS = "Regions"
+    DEADLINE = "Deadline"
 
 
 class Overrides(Struct):
     """What a request may change by header. What it may not is left out and named in `x-heliotrope-refused`."""
 
-    allowed: Annotated[tuple[Override, ...], Field(max_length=3), ListSet()] = (Override.SLO,)
+    allowed: Annotated[tuple[Override, ...], Field(max_length=4), ListSet()] = (Override.SLO,)
     """`Slo`: `x-llm-d-slo-ttft-ms` and `x-llm-d-slo-tpot-ms`, within the bounds below. `Objective`:
     `x-heliotrope-objective`, an order such as `energy,latency` or weights such as `carbon=2,latency=1`. `Regions`:
-    `x-heliotrope-regions`, which can only narrow the allowed regions."""
+    `x-heliotrope-regions`, which can only narrow the allowed regions. `Deadline`: `x-heliotrope-deadline`, until when
+    the region tier may hold the request for a cleaner hour."""
     shortest_ttft: ShortDuration = timedelta(milliseconds=1)
     """Shortest time to first token that a request may ask for, from 1ms to 1h."""
     longest_ttft: ShortDuration = timedelta(hours=1)

@@ -4,10 +4,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from heliotrope.api.lists import ListMap
-from heliotrope.api.scalars import DecimalString, DurationString
+from heliotrope.api.scalars import DecimalString, DurationString, Time
 from heliotrope.api.struct import Struct, rule
 from heliotrope.api.v1alpha1.common import (
     AGE,
@@ -15,6 +15,7 @@ from heliotrope.api.v1alpha1.common import (
     Conditions,
     Currency,
     Definition,
+    Enforcement,
     Fraction,
     LabelSelector,
     Megahertz,
@@ -181,10 +182,37 @@ class ChosenPower(Struct):
 
     role: Role
     """Phase that they hold for; `both` for mixed engines."""
+    enforcement: Enforcement | None = None
+    """`Advise`: nothing puts them into effect, as the policy advises or its namespace is not granted power."""
     sm_clock_mhz: Megahertz | None = None
     """SM clock in MHz; absent: the device's own choice."""
     watts: Watts | None = None
     """Power limit of one accelerator in watts; absent: the device's default."""
+    since: Time | None = None
+    """When these settings were chosen."""
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")] | None = None
+    """Why, as one CamelCase word: `LeastEnergy`, `SloGuard`, `Held`, `LoadUnknown`, `OnlyForBudget`, `WithinBudget`,
+    `PromiseAtRisk`, `BudgetInfeasible`."""
+
+
+class ScaleDirection(StrEnum):
+    """Which way a number of replicas went."""
+
+    UP = "Up"
+    DOWN = "Down"
+
+
+class ScalingMemory(Struct):
+    """What one decision on replicas remembers for the next, so that a restart does not begin dwell times anew."""
+
+    last_change: Time | None = None
+    """When the wanted number last changed."""
+    last_direction: ScaleDirection | None = None
+    """Which way it went then."""
+    lower_since: Time | None = None
+    """Since when every decision has asked for fewer replicas than there are; absent: the last one did not."""
+    lower_peak: Replicas | None = None
+    """Most replicas that any of these decisions asked for."""
 
 
 class WorkloadVariantStatus(Struct):
@@ -194,9 +222,11 @@ class WorkloadVariantStatus(Struct):
     """The `metadata.generation` that this status answers."""
     conditions: Conditions = ()
     """`TargetResolved`: the scale target exists. `RegionResolved`: the region's profile exists. `Conflicted`: something
-    else decides on the target's replicas."""
+    else decides on the target's replicas. `Scaled`: what is wanted of its replicas is in effect, or why it is not."""
     desired_replicas: Replicas | None = None
     """Replicas that the operator wants; absent: it has no opinion."""
+    scaling: ScalingMemory | None = None
+    """What is remembered of decisions on replicas; absent: none was made."""
     current_replicas: Replicas | None = None
     """Replicas that the scale target has."""
     active_engines: Replicas | None = None

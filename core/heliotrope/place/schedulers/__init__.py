@@ -1,0 +1,1 @@
+"""One scheduler per file, each a `heliotrope.place.assignment.Scheduler`."""

@@ -1,0 +1,1 @@
+"""Exact and anytime solutions of one window's assignment problem, on plain arrays."""
