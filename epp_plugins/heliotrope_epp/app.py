@@ -2,18 +2,13 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 import platform
 import random
-import signal
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-import uvloop
 from prometheus_client import CollectorRegistry
 
 from heliotrope.cache.rules import KvRules
@@ -23,21 +18,25 @@ from heliotrope.cache.sessions import Sessions
 from heliotrope.carbon.signal import CarbonSignal
 from heliotrope.decide.quality import Predictor
 from heliotrope.engine import profiles
-from heliotrope.errors import InvalidInputError
 from heliotrope.predict.models import LearnedModels
 from heliotrope.predict.output_length import OutputLengths
+from heliotrope_epp import serving
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer import tasks
-from heliotrope_epp.datalayer.folder import FolderSource
 from heliotrope_epp.datalayer.kv_events import KvEventSubscriber
 from heliotrope_epp.datalayer.policy_history import PolicyHistory
-from heliotrope_epp.datalayer.resources import Resources, Source
+from heliotrope_epp.datalayer.region_state import PATH as STATE_PATH
+from heliotrope_epp.datalayer.region_state import encode
+from heliotrope_epp.datalayer.resources import Resources
 from heliotrope_epp.datalayer.scrape import Scraper, ScrapeSettings
-from heliotrope_epp.datalayer.signals import PolledSignals, PublishedSignals, SignalBook
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
 from heliotrope_epp.datalayer.world import resolve
+from heliotrope_epp.demand.book import DemandBook
+from heliotrope_epp.demand.page import PATH as DEMAND_PATH
+from heliotrope_epp.demand.page import PoolName, demand_page
+from heliotrope_epp.demand.page import encode as encode_demand
 from heliotrope_epp.director.director import Director
 from heliotrope_epp.director.recorder import DecisionLog
 from heliotrope_epp.learning.learner import Learner
@@ -46,7 +45,6 @@ from heliotrope_epp.metering.metering import Metering
 from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
-from heliotrope_epp.plugins.datalayer import FileDiscoveryParameters
 from heliotrope_epp.plugins.installed import register_installed
 from heliotrope_epp.plugins.kv_labels import kv_event_ports
 from heliotrope_epp.plugins.models.predictor import CpuMeter, QualityPredictor, load_predictor
@@ -57,33 +55,25 @@ from heliotrope_epp.plugins.pipeline import Pipeline
 from heliotrope_epp.plugins.producers.precise_prefix_cache import PrecisePrefixCacheProducer
 from heliotrope_epp.plugins.retention import RetentionAdvisor
 from heliotrope_epp.plugins.sessions.gate_file import NO_GATE, load_gate
-from heliotrope_epp.plugins.sessions.kv_events import SessionSink
 from heliotrope_epp.plugins.sessions.settings import SessionSettings
 from heliotrope_epp.plugins.sessions.tracker import SessionTracker
+from heliotrope_epp.serving import Ports, cancelled, drained
 from heliotrope_epp.settings import EppSettings
+from heliotrope_epp.sources import sources
 from heliotrope_epp.telemetry.admin import AdminServer
 from heliotrope_epp.telemetry.debug import state_document
+from heliotrope_epp.telemetry.demand import DemandCollector
+from heliotrope_epp.telemetry.engine_lines import endpoint_lines
 from heliotrope_epp.telemetry.kv import KvCollector
 from heliotrope_epp.telemetry.metrics import Metrics, StateCollector
 from heliotrope_epp.telemetry.models import ScorerCollector
 from heliotrope_epp.telemetry.policies import PolicyCollector
+from heliotrope_epp.telemetry.region_state import state_page
 from heliotrope_epp.telemetry.sessions import SessionCollector, sessions_document
 from heliotrope_epp.tracing.runtime import Tracing
 from heliotrope_epp.transport.aio.server import AioServer
 
-SWITCH_INTERVAL_SECONDS = 0.0005
-"""A busy helper thread would otherwise hold the loop for 5 ms at a time."""
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Where a started picker listens."""
-
-    grpc_port: int
-    health_port: int
-    metrics_port: int
 
 
 def run(settings: EppSettings, announce: Callable[[Ports], None] | None = None) -> None:
@@ -97,48 +87,7 @@ def run(settings: EppSettings, announce: Callable[[Ports], None] | None = None) 
         InvalidInputError: if configuration or resources cannot be used.
         OSError: if a port cannot be bound.
     """
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_signalled(settings, announce))
-
-
-async def _until_signalled(settings: EppSettings, announce: Callable[[Ports], None] | None) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await serve(settings, stop, announce)
-
-
-async def serve(settings: EppSettings, stop: asyncio.Event, announce: Callable[[Ports], None] | None = None) -> None:
-    """Run a picker on the running loop until `stop` is set; arguments and errors as for `run`."""
-    picker = Picker(settings, Clock())
-    async with contextlib.AsyncExitStack() as stack:
-        await picker.start(stack)
-        source = asyncio.create_task(picker.follow_source(), name="source of resources")
-        stack.push_async_callback(_cancelled, source)
-        stopped = asyncio.create_task(stop.wait(), name="stop")
-        stack.push_async_callback(_cancelled, stopped)
-        ready = asyncio.create_task(picker.first_world.wait(), name="first world")
-        stack.push_async_callback(_cancelled, ready)
-        await asyncio.wait({source, stopped, ready}, return_when=asyncio.FIRST_COMPLETED)
-        if not source.done() and not stop.is_set():
-            # What exists by now stays: collections need not look at it again with every request.
-            gc.collect()
-            gc.freeze()
-            picker.set_serving()
-            if announce is not None:
-                announce(picker.ports)
-            await asyncio.wait({source, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if source.done():
-            source.result()
-            raise RuntimeError("the source of resources ended")
-        await picker.drain()
-
-
-async def _cancelled(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    serving.run(lambda: Picker(settings, Clock()), announce)
 
 
 class _Forgetting:
@@ -203,7 +152,14 @@ class Picker:
             clock=clock.monotonic,
             rng=random.Random(),
         )
-        self._source, self._signals = self._sources(config.discovery)
+        self._source, self._signals = sources(
+            settings.folder,
+            settings.kubernetes,
+            self._signals_changed,
+            clock=clock.unix,
+            discovery=config.discovery,
+            secrets=settings.secrets_folder,
+        )
         self._metrics_registry = CollectorRegistry()
         self._decisions = DecisionLog(settings.decision_log_size)
         self._sinks = Sinks([self._decisions])
@@ -230,6 +186,8 @@ class Picker:
             clock=clock,
             registry=self._metrics_registry,
         )
+        self._demand = DemandBook(lambda: self._store.world.models)
+        self._started_unix_s = clock.unix()
         self._director = Director(
             store=self._store,
             pipeline=self._pipeline,
@@ -243,6 +201,7 @@ class Picker:
             sessions=self._sessions,
             retention=self._retention,
             model_router=ModelRouter(self._store, predictors, CpuMeter(settings.models.core_watts)),
+            demand=self._demand,
         )
         self._server = AioServer(self._director, settings.limits, clock=clock.monotonic)
         self._admin = AdminServer(
@@ -252,6 +211,7 @@ class Picker:
             decisions=self._decisions.newest,
             decisions_kept=self._decisions.capacity,
             state=self._state,
+            pages={STATE_PATH: self._region_state, DEMAND_PATH: self._demand_page},
         )
         self._policies = PolicyHistory()
         self._draining = False
@@ -270,7 +230,7 @@ class Picker:
         if self._learner is not None:
             await self._learner.prepare()
             # Ended last, so that it learns from what the others settle when they close.
-            stack.push_async_callback(_cancelled, tasks.start(self._learner.run(), "learning"))
+            stack.push_async_callback(cancelled, tasks.start(self._learner.run(), "learning"))
         self._accounts.start()
         stack.push_async_callback(self._accounts.close)
         if self._tracing is not None:
@@ -290,6 +250,8 @@ class Picker:
             await stack.enter_async_context(self._scorer)
             self._metrics_registry.register(ScorerCollector(self._scorer))
         await self._metering.start(stack, self._store)
+        self._metrics_registry.register(DemandCollector(self._demand, self._director.held))
+        stack.push_async_callback(cancelled, tasks.start(self._director.held.run(), "held requests"))
         stack.push_async_callback(self._signals.close)
         self._metrics_registry.register(
             PolicyCollector(self._policies, self._store, self._pipeline.memory, clock=self._clock.monotonic)
@@ -331,11 +293,11 @@ class Picker:
     async def drain(self) -> None:
         """Send gateways elsewhere while requests still come in; what is in flight ends during the shutdown."""
         self._draining = True
-        _log.info("draining", extra={"fields": {"in_flight": self._director.inflight}})
-        if self._director.inflight or self._server.stats().open_streams:
-            await self._server.drain(self._settings.drain_seconds)
-        else:
-            self._server.set_serving(False)
+        held = len(self._director.held)
+        _log.info("draining", extra={"fields": {"in_flight": self._director.inflight, "held": held}})
+        # Another picker can wait longer for an engine than this one.
+        self._director.held.drain()
+        await drained(self._server, self._director.inflight, self._settings.drain_seconds)
 
     async def follow_source(self) -> None:
         """Apply whatever the source publishes, for ever."""
@@ -369,27 +331,6 @@ class Picker:
     def _signals_changed(self, signals: Mapping[str, CarbonSignal]) -> None:
         self._store.set_signals(signals)
 
-    def _sources(self, discovery: FileDiscoveryParameters | None) -> tuple[Source, SignalBook]:
-        s = self._settings
-        if (s.folder is None) == (s.kubernetes is None):
-            raise InvalidInputError("", "give either a folder of resources or the name of an InferencePool")
-        if s.kubernetes is not None:
-            # Its client takes a second to import, which whoever has no cluster need not wait for.
-            from heliotrope_epp.datalayer.kubernetes.connection import Connection
-            from heliotrope_epp.datalayer.kubernetes.source import KubernetesSource
-
-            return (
-                KubernetesSource(s.kubernetes.pool, Connection(kubeconfig=s.kubernetes.kubeconfig)),
-                PublishedSignals(self._signals_changed, clock=self._clock.unix),
-            )
-        assert s.folder is not None
-        source = FolderSource(
-            s.folder,
-            endpoints_file=None if discovery is None else Path(discovery.path),
-            watch_endpoints=discovery is None or discovery.watch_file,
-        )
-        return source, PolledSignals(self._signals_changed, folder=s.folder, clock=self._clock.unix)
-
     def _tracker(self, settings: SessionSettings) -> SessionTracker:
         def rules() -> SessionRules | None:
             policy = self._store.policy()
@@ -402,8 +343,7 @@ class Picker:
         started = []
         for producer in self._pipeline.producers:
             if isinstance(producer, PrecisePrefixCacheProducer) and producer.events is not None:
-                sink = producer if self._sessions is None else SessionSink(producer, self._sessions)
-                subscriber = KvEventSubscriber(producer.events, sink, port_of=kv_event_ports)
+                subscriber = KvEventSubscriber(producer.events, producer, port_of=kv_event_ports)
                 await stack.enter_async_context(subscriber)
                 self._store.listen(subscriber)
                 started.append(subscriber)
@@ -442,6 +382,32 @@ class Picker:
             "learning": None if self._learner is None else self._learner.document(),
             "sessions": None if self._sessions is None else sessions_document(self._sessions.counts(), self._gate),
         }
+
+    def _region_state(self) -> bytes:
+        kubernetes = self._settings.kubernetes
+        page = state_page(
+            self._store,
+            pool=None if kubernetes is None else str(kubernetes.pool),
+            now_s=self._clock.monotonic(),
+            now_unix_s=self._clock.unix(),
+            stale_after_s=self._settings.director.metrics_stale_after_s,
+        )
+        return encode(page)
+
+    def _demand_page(self) -> bytes:
+        kubernetes = self._settings.kubernetes
+        page = demand_page(
+            self._demand,
+            self._director.held.held_by(self._demand.name),
+            endpoint_lines(
+                self._store.states(), self._clock.monotonic(), self._settings.director.metrics_stale_after_s
+            ),
+            pool=None if kubernetes is None else PoolName(kubernetes.pool.namespace, kubernetes.pool.name),
+            instance=platform.node(),
+            now_unix_s=self._clock.unix(),
+            started_unix_s=self._started_unix_s,
+        )
+        return encode_demand(page)
 
     def _problems(self) -> list[str]:
         signals = self._signals.problems.items()

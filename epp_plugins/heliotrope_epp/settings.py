@@ -29,6 +29,8 @@ class EppSettings:
 
     folder: Path | None = None
     """Resources and endpoints from a watched folder of YAML files."""
+    secrets_folder: Path | None = None
+    """Keys of carbon sources as files, for RegionProfiles in `folder`."""
     kubernetes: KubernetesSettings | None = None
     config_text: str = ""
     """An EndpointPickerConfig; empty for llm-d's default."""

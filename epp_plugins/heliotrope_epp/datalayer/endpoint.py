@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from heliotrope.api.v1alpha1.common import REGION_LABEL as REGION_LABEL
+from heliotrope.api.v1alpha1.common import RESTING_LABEL as RESTING_LABEL
 from heliotrope.api.v1alpha1.common import ROLE_LABEL as ROLE_LABEL
 from heliotrope.decide.candidates import Embodied, FloatColumn, Hardware
 from heliotrope.engine.model import EngineModel
@@ -76,6 +77,12 @@ class EngineMetrics:
     """Those that no cache and no other engine supplied."""
     first_tokens_total: float | None = None
     """Requests whose prefill has ended."""
+    first_token_seconds_total: float | None = None
+    """Their times to first token, added up."""
+    inter_tokens_total: float | None = None
+    """Tokens after the first ones, whose time since the token before was measured."""
+    inter_token_seconds_total: float | None = None
+    """Those times, added up."""
     generation_tokens_total: float | None = None
     iterations_total: float | None = None
     """Steps of the engine: how many times it has run its model."""

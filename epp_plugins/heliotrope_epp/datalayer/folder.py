@@ -47,8 +47,8 @@ class FolderSource:
     """Endpoints and resources out of files (`docs/sources.md`).
 
     `endpoints_file` is the file of endpoints, by default `endpoints.yaml` in the folder; with
-    `watch_endpoints=False` it is read once. `rescan_s` is the longest time after which a change is seen even where
-    the system does not tell of changes (network file systems).
+    `watch_endpoints=False` it is read once, and with `endpoints_required=False` there is none. `rescan_s` is the
+    longest time after which a change is seen even where the system does not tell of changes (network file systems).
     """
 
     def __init__(
@@ -57,9 +57,11 @@ class FolderSource:
         *,
         endpoints_file: Path | None = None,
         watch_endpoints: bool = True,
+        endpoints_required: bool = True,
         rescan_s: float = 5.0,
     ) -> None:
         self._folder = folder
+        self._endpoints_required = endpoints_required
         self._endpoints_file = endpoints_file or folder / ENDPOINTS_FILE
         self._watch_endpoints = watch_endpoints
         self._rescan_s = rescan_s
@@ -96,7 +98,8 @@ class FolderSource:
                     _log.warning("%s; what was last read stays in force", error)
                 self._healthy = False
                 return
-            self._healthy = self._files[self._endpoints_file].problem is None
+            endpoints = self._files.get(self._endpoints_file)
+            self._healthy = endpoints is None or endpoints.problem is None or not self._endpoints_required
             found = _assembled(self._files)
             if found != published:
                 published = found
@@ -152,7 +155,9 @@ class FolderSource:
         paths = [self._folder / name for name in names if name.endswith((".yaml", ".yml")) and not name.startswith(".")]
         files = {}
         before = known.get(self._endpoints_file)
-        if before is None or self._watch_endpoints:
+        if not self._endpoints_required:
+            pass
+        elif before is None or self._watch_endpoints:
             files[self._endpoints_file] = _read(self._endpoints_file, before, read_endpoints, required=True)
         else:
             files[self._endpoints_file] = before

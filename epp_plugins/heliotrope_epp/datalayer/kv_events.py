@@ -1,7 +1,9 @@
 """Follows engines' KV events over ZeroMQ: one task per endpoint, each at its own pace.
 
 Whoever misses a message no longer knows what that engine caches: where the engine replays, what was missed is asked
-for, else the endpoint's blocks are forgotten. A number that falls means another engine, and is treated alike.
+for, else the endpoint's blocks are forgotten. A number that falls means another engine, and is treated alike. So is a
+connection that was lost: behind it may be an engine that has started anew and whose numbers go on by chance where the
+old one's ended.
 """
 
 import asyncio
@@ -129,6 +131,7 @@ class KvEventSubscriber:
         settings = self._settings
         port, replay_port = self._port_of(endpoint) or (settings.port, settings.replay_port)
         socket = context.socket(zmq.SUB)
+        disconnections = _disconnections(socket, context)
         try:
             socket.set_hwm(settings.queue_messages)
             socket.setsockopt(zmq.IPV6, 1)
@@ -139,11 +142,16 @@ class KvEventSubscriber:
             while True:
                 frames = await socket.recv_multipart()
                 backoff.succeeded()
+                if _happened(disconnections) and expected is not None:
+                    self._lost(endpoint, "resets")
+                    expected = None
                 expected = await self._message(endpoint, frames, expected, replay_port, context)
                 received += 1
                 if received % _BATCHES_PER_TURN == 0:
                     await asyncio.sleep(0)
         finally:
+            socket.disable_monitor()
+            disconnections.close(linger=0)
             socket.close(linger=0)
 
     async def _message(
@@ -213,6 +221,24 @@ class KvEventSubscriber:
     def _lost(self, endpoint: Endpoint, why: str) -> None:
         self.counts[why] += 1
         self._sink.kv_lost(endpoint.key)
+
+
+def _disconnections(socket: zmq.asyncio.Socket, context: zmq.asyncio.Context) -> zmq.SyncSocket:
+    """Where a socket tells that it has lost its connection: always before it gives what came over the next one."""
+    address = f"inproc://disconnections-{socket.underlying}"
+    socket.monitor(address, zmq.EVENT_DISCONNECTED)
+    told: zmq.SyncSocket = zmq.Context.shadow(context.underlying).socket(zmq.PAIR)
+    told.connect(address)
+    return told
+
+
+def _happened(told: zmq.SyncSocket) -> bool:
+    """Whether anything was told since the last call."""
+    happened = False
+    while told.poll(0):
+        told.recv_multipart(zmq.NOBLOCK)
+        happened = True
+    return happened
 
 
 def _address(endpoint: Endpoint, port: int) -> str:

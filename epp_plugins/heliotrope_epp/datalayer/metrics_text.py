@@ -53,6 +53,12 @@ class MetricNames:
     prefix_cache_hits: bytes | None = None
     prompt_tokens_by_source: bytes | None = None
     first_tokens: bytes | None = None
+    first_token_seconds: bytes | None = None
+    inter_tokens: bytes | None = None
+    inter_token_seconds: bytes | None = None
+    first_token_buckets: bytes | None = None
+    output_token_buckets: bytes | None = None
+    """Of the mean per request, not of single tokens."""
     iterations: bytes | None = None
     sleep_state: bytes | None = None
     preemptions: bytes | None = None
@@ -71,6 +77,11 @@ VLLM = MetricNames(
     prefix_cache_hits=b"vllm:prefix_cache_hits_total",
     prompt_tokens_by_source=b"vllm:prompt_tokens_by_source_total",
     first_tokens=b"vllm:time_to_first_token_seconds_count",
+    first_token_seconds=b"vllm:time_to_first_token_seconds_sum",
+    inter_tokens=b"vllm:inter_token_latency_seconds_count",
+    inter_token_seconds=b"vllm:inter_token_latency_seconds_sum",
+    first_token_buckets=b"vllm:time_to_first_token_seconds_bucket",
+    output_token_buckets=b"vllm:request_time_per_output_token_seconds_bucket",
     # A histogram in spite of its name: one observation per step, of the tokens in it.
     iterations=b"vllm:iteration_tokens_total_count",
     sleep_state=b"vllm:engine_sleep_state",
@@ -87,6 +98,10 @@ SGLANG = MetricNames(
     prompt_tokens=b"sglang:prompt_tokens_total",
     generation_tokens=b"sglang:generation_tokens_total",
     first_tokens=b"sglang:time_to_first_token_seconds_count",
+    first_token_seconds=b"sglang:time_to_first_token_seconds_sum",
+    inter_tokens=b"sglang:inter_token_latency_seconds_count",
+    inter_token_seconds=b"sglang:inter_token_latency_seconds_sum",
+    first_token_buckets=b"sglang:time_to_first_token_seconds_bucket",
 )
 
 NAMES = {EngineType.VLLM: VLLM, EngineType.SGLANG: SGLANG}
@@ -112,6 +127,9 @@ def engine_metrics(page: bytes, names: MetricNames, scraped_s: float) -> EngineM
         prompt_tokens_total=_total(page, names.prompt_tokens),
         computed_prompt_tokens_total=_computed(page, names),
         first_tokens_total=_total(page, names.first_tokens),
+        first_token_seconds_total=_total(page, names.first_token_seconds),
+        inter_tokens_total=_total(page, names.inter_tokens),
+        inter_token_seconds_total=_total(page, names.inter_token_seconds),
         generation_tokens_total=_total(page, names.generation_tokens),
         iterations_total=_total(page, names.iterations),
         prefix_cache_queries_total=_total(page, names.prefix_cache_queries),

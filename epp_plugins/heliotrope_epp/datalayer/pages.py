@@ -1,6 +1,7 @@
 """Metrics pages over HTTP: one session, bounded in time and size, every failure with its reason."""
 
 import random
+import ssl
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -34,14 +35,18 @@ def pause_after_failure(failures: int, interval_s: float, longest_s: float, rng:
 class PageReader:
     """Reads pages. Use as a context manager; one connection per host is kept."""
 
-    def __init__(self, *, timeout_s: float, max_page_bytes: int) -> None:
+    def __init__(self, *, timeout_s: float, max_page_bytes: int, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` checks servers of `https` addresses; by default the system's certificates do."""
+        self._tls = tls
         self._timeout_s = timeout_s
         self._max_page_bytes = max_page_bytes
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "PageReader":
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, limit_per_host=1, use_dns_cache=False),
+            connector=aiohttp.TCPConnector(
+                limit=0, limit_per_host=1, use_dns_cache=False, ssl=True if self._tls is None else self._tls
+            ),
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
             # Compressing a page would cost the engine more than the bytes cost the network.
             headers={"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "heliotrope-epp"},

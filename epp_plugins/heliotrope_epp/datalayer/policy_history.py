@@ -1,8 +1,10 @@
 """Which version of the policy is in force since when, and whether a newer one was refused."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
+from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.resolve import event_at
 from heliotrope_epp.datalayer.world import World
 
@@ -32,7 +34,7 @@ class PolicyHistory:
         """A world was applied."""
         before, self._world = self._world, world
         was, now = before.policy, world.policy
-        if now != was:
+        if _version(now) != _version(was):
             self._changed(world, now_unix_s)
         why = world.policy_outdated_because
         if why is not None and why != before.policy_outdated_because:
@@ -55,6 +57,7 @@ class PolicyHistory:
             "outdated_because": self.outdated_because,
             "classes": [each.name for each in policy.classes],
             "event": None if event is None else event.name,
+            "models_withheld_because": None if policy.models is None else policy.models.withheld,
         }
 
     def _changed(self, world: World, now_unix_s: float) -> None:
@@ -68,3 +71,8 @@ class PolicyHistory:
         self.since_unix_s = now_unix_s
         fields = {"policy": policy.name, "revision": policy.revision, "enforce": policy.enforce}
         _log.info("policy in force", extra={"fields": fields})
+
+
+def _version(policy: DecisionPolicy | None) -> DecisionPolicy | None:
+    """The policy without its events: planned ones change its revision, those of a source are no version of it."""
+    return None if policy is None else replace(policy, events=())

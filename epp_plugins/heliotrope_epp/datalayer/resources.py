@@ -33,6 +33,8 @@ class Resources:
     """By `namespace/name` of a CarbonPolicy in `policies`: why its newest version could not be used."""
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Of InferenceObjectives, by name."""
+    downgrades_withheld_because: str | None = None
+    """Why the pool's namespace may not have requests answered by other models than asked for; None: it may."""
 
 
 class Source(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from heliotrope_epp.datalayer.endpoint import ENGINE_TYPE_LABEL, EngineMetrics
+from heliotrope_epp.datalayer.latency_buckets import latency_buckets
 from heliotrope_epp.datalayer.metrics_text import NAMES, EngineType, engine_metrics
 from heliotrope_epp.datalayer.pages import PageCounts, PageError, PageReader, pause_after_failure
 from heliotrope_epp.datalayer.state import EndpointState
@@ -16,6 +17,8 @@ from heliotrope_epp.datalayer.tasks import KeyedTasks
 _log = logging.getLogger(__name__)
 
 _FAILURES_BEFORE_WARNING = 5
+LATENCY_INTERVAL_S = 5.0
+"""Between two readings of an engine's histograms, which nothing on a request's way needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,10 @@ class Scraper:
 
     async def _scrape(self, state: EndpointState) -> EngineMetrics:
         page = await self._pages.read(f"http://{state.endpoint.host_port}{self._settings.path}")
-        metrics = engine_metrics(page, NAMES[_engine_type(state)], self._clock())
+        names, now_s = NAMES[_engine_type(state)], self._clock()
+        metrics = engine_metrics(page, names, now_s)
+        if state.latency is None or now_s - state.latency.read_s >= LATENCY_INTERVAL_S:
+            state.latency = latency_buckets(page, names, now_s)
         if metrics.running is None and metrics.waiting is None and metrics.kv_usage is None:
             raise PageError("content", "the page has none of the engine's metrics")
         return metrics

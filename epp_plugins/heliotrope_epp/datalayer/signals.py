@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Protocol
 
 from heliotrope.api.v1alpha1 import RegionProfile
-from heliotrope.carbon.series import Point, Series
+from heliotrope.carbon.forecast.published import forecast_of
+from heliotrope.carbon.series import Series
 from heliotrope.carbon.signal import CarbonSignal, EmissionFactor, Reading, SignalType
-from heliotrope.errors import InvalidInputError, SignalUnavailableError
-from heliotrope.providers import Provider, build, timing
+from heliotrope.errors import InvalidInputError, SignalUnavailableError, ThrottledError
+from heliotrope.providers import NetworkSources, Provider, build, timing
 from heliotrope.providers.static import StaticProvider
 from heliotrope_epp.datalayer import tasks
 
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 _FETCH_TIMEOUT_S = 30.0
 _FIRST_RETRY_S = 1.0
 _LONGEST_RETRY_S = 60.0
+_ASKED_AT_ONCE = 16
 
 Changed = Callable[[Mapping[str, CarbonSignal]], None]
 
@@ -91,26 +93,17 @@ def published_signal(region: RegionProfile, now_unix_s: float) -> CarbonSignal:
         emission_factor=EmissionFactor(value.emission_factor.value),
         estimated=value.estimated,
     )
-    return CarbonSignal(reading, stale_after_s, _published_forecast(region, reading))
+    return CarbonSignal(reading, stale_after_s, _published_forecast(region))
 
 
-def _published_forecast(region: RegionProfile, reading: Reading) -> Series | None:
+def _published_forecast(region: RegionProfile) -> Series | None:
     """The forecast behind the current value, so that together they cover the time from now on."""
-    forecast = None if region.status is None else region.status.forecast
-    if forecast is None or not forecast.points:
-        return None
-    ahead = [Point(point.time.timestamp(), point.value) for point in forecast.points]
-    ahead = [point for point in ahead if point.time_unix_s > reading.measured_unix_s]
-    current = Point(reading.measured_unix_s, reading.intensity_g_per_kwh, reading.estimated)
     try:
-        series = Series.from_points([current, *ahead])
+        forecast = forecast_of(region.status)
     except InvalidInputError as error:
         _log.warning("RegionProfile %s: status.forecast is not used: %s", region.metadata.name, error)
         return None
-    if len(series.times_unix_s) < 2:
-        return None
-    holds = series.times_unix_s[-1] - series.times_unix_s[-2]
-    return Series(series.times_unix_s, series.values_g_per_kwh, series.estimated, holds)
+    return None if forecast is None else forecast.expected
 
 
 @dataclass(slots=True)
@@ -130,12 +123,23 @@ class PolledSignals:
         changed: Changed,
         *,
         folder: Path | None = None,
+        online: NetworkSources | None = None,
         clock: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
-        """`folder` is where relative paths of file sources start; `clock` gives Unix seconds."""
+        """What is followed, and how.
+
+        Args:
+            changed: told of new signals.
+            folder: where relative paths of file sources start.
+            online: makes the providers of network sources; None reports them as problems.
+            clock: Unix seconds.
+            rng: spreads polls.
+        """
         self._changed = changed
         self._folder = folder
+        self._online = online
+        self._asking = asyncio.Semaphore(_ASKED_AT_ONCE)
         self._clock = clock
         self._rng = rng or random.Random()
         self._started_unix_s = clock()
@@ -178,7 +182,7 @@ class PolledSignals:
         name = region.metadata.name
         absent = CarbonSignal(None, timing(region.spec).stale_after_s)
         try:
-            provider = build(region, folder=self._folder, started_unix_s=self._started_unix_s)
+            provider = build(region, folder=self._folder, started_unix_s=self._started_unix_s, online=self._online)
         except InvalidInputError as error:
             self._report(name, f"{error}")
             return _Followed(key, None, absent)
@@ -190,13 +194,21 @@ class PolledSignals:
         times = timing(spec)
         failures = 0
         while True:
+            at_least_s = 0.0
             try:
-                async with asyncio.timeout(_FETCH_TIMEOUT_S):
+                async with self._asking, asyncio.timeout(_FETCH_TIMEOUT_S):
                     fetched = await provider.fetch(self._clock())
             except (SignalUnavailableError, TimeoutError) as error:
                 failures += 1
                 self._report(name, str(error) or f"no answer within {_FETCH_TIMEOUT_S:.0f} s")
                 pause = min(_FIRST_RETRY_S * 2.0 ** min(failures - 1, 16), max(times.poll_s, _LONGEST_RETRY_S))
+                if isinstance(error, ThrottledError) and error.retry_after_s is not None:
+                    at_least_s = error.retry_after_s
+            except Exception as error:  # noqa: BLE001 - a defect in one source must not end its polling
+                # Its message is not told: it may hold what was sent.
+                failures += 1
+                self._report(name, f"unexpected {type(error).__name__}; please report it")
+                pause = max(times.poll_s, _LONGEST_RETRY_S)
             else:
                 failures = 0
                 if self._problems.pop(name, None) is not None:
@@ -205,7 +217,7 @@ class PolledSignals:
                 self._followed[name].signal = signal
                 self._publish()
                 pause = times.poll_s
-            await asyncio.sleep(pause * self._rng.uniform(0.9, 1.0))
+            await asyncio.sleep(max(pause * self._rng.uniform(0.9, 1.0), at_least_s))
 
     def _report(self, name: str, problem: str) -> None:
         if self._problems.get(name) != problem:

@@ -9,6 +9,7 @@ from heliotrope.decide.load import Fact, project
 from heliotrope.predict.recent_load import RecentLoad, after_page
 from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
 from heliotrope_epp.datalayer.inflight import InFlight, no_facts
+from heliotrope_epp.datalayer.latency_buckets import LatencyBuckets
 
 NAN = float("nan")
 NO_PAGE = EngineMetrics(NAN)
@@ -69,6 +70,7 @@ class EndpointState:
         "endpoint",
         "facts",
         "inflight",
+        "latency",
         "recent",
         "tells_computed",
     )
@@ -84,6 +86,8 @@ class EndpointState:
         self.recent = RecentLoad()
         self.tells_computed = False
         """Its pages tell computed prompt tokens from cached ones: the other count is not taken in their place."""
+        self.latency: LatencyBuckets | None = None
+        """Histograms of its page, read less often than the rest; None: not yet."""
         self.consecutive_failures = 0
         """Scrapes that failed since the last good one."""
         self._inflight_at_scrape = 0

@@ -8,7 +8,7 @@ from heliotrope.carbon.signal import ABSENT, CarbonSignal
 from heliotrope.decide.candidates import RegionView
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.units import seconds_from_milliseconds
-from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
+from heliotrope_epp.datalayer.endpoint import RESTING_LABEL, Endpoint, Traits
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.world import World
 
@@ -45,6 +45,8 @@ class EndpointStore:
         self._signals: Mapping[str, CarbonSignal] = {}
         self._regions: Mapping[str, RegionView] = {}
         self._listeners: list[Listener] = []
+        self.resting = False
+        """Whether an endpoint is marked as one that rests, or is about to."""
         self.generation = 0
         """Counts the worlds that were applied; 0 until the first."""
 
@@ -82,6 +84,7 @@ class EndpointStore:
         self._all = tuple(self._states[key] for key in wanted)
         self._world = world
         self._regions = self._views()
+        self.resting = any(RESTING_LABEL in endpoint.labels for endpoint in world.endpoints)
         self.generation += 1
         for state in new:
             for listener in self._listeners:

@@ -1,7 +1,7 @@
 """What the resources mean for each endpoint: pure, from one value to another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
@@ -36,6 +36,8 @@ class World:
     regions: Mapping[str, RegionProfile] = field(default_factory=dict)
     priorities: Mapping[str, int] = field(default_factory=dict)
     """Of InferenceObjectives, by name."""
+    models: frozenset[str] = frozenset()
+    """That the variants serve, also those without an endpoint now."""
     problems: tuple[str, ...] = ()
     """What the resources say that cannot be honoured, each with its reason, those of the source first."""
 
@@ -55,22 +57,33 @@ def resolve(resources: Resources, pool: PoolRef | None, profiles: Mapping[str, E
     holding, losers = effective_policy(resources.policies, pool)
     if holding is not None and _waits_for_events(holding):
         problems.append(
-            f"CarbonPolicy {_qualified(holding)}: spec.demandResponse: only planned events reach the picker, so its "
-            f"weights or objective never hold"
+            f"CarbonPolicy {_qualified(holding)}: spec.demandResponse: a source is asked by the operator, in a "
+            f"cluster; without one only planned events are answered, so its weights or objective never hold"
         )
+    policy = None if holding is None else _within_rights(decision_policy(holding), resources)
+    if policy is not None and policy.models is not None and policy.models.withheld is not None:
+        problems.append(f"CarbonPolicy {policy.name}: spec.models: NotGranted: {policy.models.withheld}")
     return World(
         endpoints=resources.endpoints,
         traits={
             endpoint.key: _traits(endpoint, variants, regions, claims, problems) for endpoint in resources.endpoints
         },
-        policy=None if holding is None else decision_policy(holding),
+        policy=policy,
         policy_resource=holding,
         policy_outdated_because=None if holding is None else resources.outdated_policies.get(_qualified(holding)),
         conflicts=tuple(_qualified(policy) for policy in losers),
         regions=regions,
         priorities=resources.priorities,
+        models=frozenset(variant.spec.model for variant in resources.variants),
         problems=tuple(dict.fromkeys(problems)),
     )
+
+
+def _within_rights(policy: DecisionPolicy, resources: Resources) -> DecisionPolicy:
+    """The policy without what its namespace was not granted."""
+    if policy.models is None or resources.downgrades_withheld_because is None:
+        return policy
+    return replace(policy, models=replace(policy.models, withheld=resources.downgrades_withheld_because))
 
 
 def effective_policy(
@@ -85,8 +98,9 @@ def effective_policy(
 
 
 def _waits_for_events(policy: CarbonPolicy) -> bool:
+    """Whether a policy of a folder, which no operator serves, asks a source for its events."""
     response = policy.spec.demand_response
-    if response is None or response.events is not None:
+    if response is None or response.events is not None or policy.metadata.generation is not None:
         return False
     return response.weights is not None or response.objective is not None
 

@@ -20,6 +20,16 @@ class PrefillPart:
     """That the phase is expected to occupy it for."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodePart(PrefillPart):
+    """An encoder, and the tokens of each image that it gets."""
+
+    image_tokens: tuple[float, ...]
+    """Of those that it is to encode."""
+    remembered_tokens: tuple[float, ...]
+    """Of those whose embeddings it is believed to remember."""
+
+
 @dataclass(slots=True, eq=False)
 class RoutedContext:
     """Handed through the transport and back in `done`. `request` is None where the body was not understood."""
@@ -40,5 +50,5 @@ class RoutedContext:
     trace: RequestTrace = UNTRACED
     prefill: PrefillPart | None = None
     """None: it is prefilled where it is decoded."""
-    encodes: tuple[PrefillPart, ...] = ()
+    encodes: tuple[EncodePart, ...] = ()
     """Of its encoders, in which a prompt is the images that each gets; empty: they are encoded with the prefill."""

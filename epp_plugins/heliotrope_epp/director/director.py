@@ -3,18 +3,23 @@
 import logging
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
+from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.feasible import Loss
 from heliotrope.decide.quality import Prediction
 from heliotrope.errors import InvalidInputError
 from heliotrope.predict.length_distribution import LengthContext
 from heliotrope.predict.output_length import OutputLengths
 from heliotrope_epp.clock import Clock
+from heliotrope_epp.datalayer.endpoint import RESTING_LABEL
 from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.datalayer.store import EndpointStore
-from heliotrope_epp.director import errors, models, plan
+from heliotrope_epp.demand.book import DemandBook
+from heliotrope_epp.demand.holding import End, Flow, Held, HoldQueue, HoldSettings
+from heliotrope_epp.director import errors, lengths, models, plan
 from heliotrope_epp.director.context import RoutedContext
 from heliotrope_epp.director.outcome import (
     encode_parts,
@@ -46,6 +51,7 @@ from heliotrope_epp.transport.interface import Headers, Report, Request
 REQUEST_ID_HEADER = "x-request-id"
 FAIRNESS_HEADERS = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 MAX_TENANT_LENGTH = 253
+_NOBODY = "no endpoint is ready to serve; try again later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,17 @@ class DirectorSettings:
     """Older engine metrics count as unknown."""
     learning: bool = False
     """Whether somebody learns: then every routed request keeps its features, also where no carbon decision made any."""
+    hold: HoldSettings = field(default_factory=HoldSettings)
+    """Of requests while no engine is awake."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that was read and is held."""
+
+    request: Request
+    llm: LlmRequest
+    trace: RequestTrace
 
 
 class Director:
@@ -78,6 +95,7 @@ class Director:
         sessions: SessionTracker | None = None,
         retention: RetentionAdvisor | None = None,
         model_router: ModelRouter | None = None,
+        demand: DemandBook | None = None,
     ) -> None:
         self._store = store
         self._pipeline = pipeline
@@ -92,6 +110,17 @@ class Director:
         self._sessions = sessions
         self._retention = retention
         self._model_router = model_router
+        self._demand = demand or DemandBook()
+        self.held: HoldQueue[_Waiting] = HoldQueue(
+            settings.hold,
+            is_open=self._is_open,
+            can_go=self._can_go,
+            go=self._go,
+            refuse=self._refuse_held,
+            monotonic=clock.monotonic,
+        )
+        """Requests that wait for an engine to start or wake; who runs the picker runs it too."""
+        self._held_by_request: dict[int, Held[_Waiting]] = {}
         self._inflight = 0
         self._log = logging.getLogger(__name__)
 
@@ -105,18 +134,22 @@ class Director:
         started_s = self._clock.monotonic()
         trace = UNTRACED if self._tracer is None else self._tracer.begin(request)
         states = self._awake(self._store.candidates(request.subset))
-        if not states:
-            self._reject(request, errors.no_endpoints("no endpoint is ready to serve; try again later"), trace)
+        readable = openai.is_inference_path(request.path) and (request.method != "GET" or bool(request.body))
+        if not states and not (readable and self._may_wait(request)):
+            self._reject(request, errors.no_endpoints(_NOBODY), trace)
         elif self._inflight >= self._settings.max_inflight:
             self._reject(request, errors.saturated("too many requests in flight; try again later"), trace)
-        elif not openai.is_inference_path(request.path) or (request.method == "GET" and not request.body):
+        elif not readable:
             self._route_unparsed(request, states, started_s, trace)
         else:
             self._schedule(request, states, started_s, trace)
 
-    def cancelled(self, request: Request) -> None:  # noqa: ARG002 - what is pending asks the request itself
+    def cancelled(self, request: Request) -> None:
         """The client left before the answer."""
         self._metrics.cancelled()
+        held = self._held_by_request.pop(id(request), None)
+        if held is not None and self.held.left(held):
+            held.what.trace.cancelled()
 
     def progressed(self, ctx: RoutedContext, at_s: float) -> None:
         """An answer has begun or goes on: its request waits no longer, and the engine has just ended a step."""
@@ -133,9 +166,9 @@ class Director:
         finished = None
         if ctx.request is not None:
             tokens = None if usage is None else usage.completion_tokens
+            self._demand.ended(ctx.request.model, tokens)
             now_s = self._clock.monotonic()
-            context = _length_context(ctx.request)
-            self._output_lengths.ended(context.model, ctx.dispatch.dispatched_s, now_s, tokens, context)
+            lengths.ended(self._output_lengths, ctx.request, ctx.dispatch.dispatched_s, now_s, tokens)
             failed = failure_of(report)
             if failed is not None:
                 # Of two endpoints nobody says whose failure it is.
@@ -150,16 +183,30 @@ class Director:
             self._meter.ended(ctx, finished)
             if self._sessions is not None:
                 history_tokens = history_of(ctx.request, report, tokens)
-                self._sessions.ended(ctx.request, ctx.state.endpoint.key, history_tokens, report.tail)
+                self._sessions.ended(ctx.request, history_tokens, report.tail)
                 if self._retention is not None and usage is not None:
                     self._retention.ended(ctx.request, ctx.state, usage.prompt_tokens + usage.completion_tokens)
         ctx.trace.ended(report.status, report.cause.value, report.first_s, report.ended_s, finished)
         self._metrics.finished(ctx.request, ctx.region, report, usage)
 
     def _awake(self, states: Sequence[EndpointState]) -> Sequence[EndpointState]:
-        """The same sequence where none sleeps: columns kept from one decision to the next know it by that."""
+        """Those that do not sleep; while some of them are not about to, only these.
+
+        The same sequence where none sleeps: columns kept from one decision to the next know it by that.
+        """
         asleep = [s.metrics is not None and s.metrics.asleep is True for s in states]
-        return states if True not in asleep else tuple(s for s, a in zip(states, asleep, strict=True) if not a)
+        awake = states if True not in asleep else tuple(s for s, a in zip(states, asleep, strict=True) if not a)
+        if not self._store.resting:
+            return awake
+        return tuple(s for s in awake if RESTING_LABEL not in s.endpoint.labels) or awake
+
+    def _asleep(self, awake: Sequence[EndpointState]) -> tuple[str, ...]:
+        """Endpoints that are no candidates because they sleep; of very many the first."""
+        states = self._store.states()
+        if len(states) == len(awake):
+            return ()
+        asleep = (s.endpoint.key for s in states if s.metrics is not None and s.metrics.asleep is True)
+        return tuple(islice(asleep, MAX_CANDIDATES))
 
     def _route_unparsed(
         self, request: Request, states: Sequence[EndpointState], started_s: float, trace: RequestTrace
@@ -178,6 +225,20 @@ class Director:
         except InvalidInputError as error:
             self._reject(request, errors.bad_request(str(error)), trace)
             return
+        self._demand.arrived(llm_request.model, llm_request.prompt_tokens)
+        if states:
+            self._decide_models(request, llm_request, states, started_s, trace)
+        else:
+            self._hold(_Waiting(request, llm_request, trace))
+
+    def _decide_models(
+        self,
+        request: Request,
+        llm_request: LlmRequest,
+        states: Sequence[EndpointState],
+        started_s: float,
+        trace: RequestTrace,
+    ) -> None:
         router = self._model_router
         group = None if router is None else router.group_for(llm_request)
         if router is None or group is None:
@@ -194,6 +255,53 @@ class Director:
         router.predict(llm_request, group, request.header(TASK_HEADER), predicted)
         waits = True
 
+    def _may_wait(self, request: Request) -> bool:
+        """Whether an engine may come that this request may use; where the gateway allows only others, none will."""
+        if self._settings.hold.max_requests == 0:
+            return False
+        return request.subset is None or len(self._store.candidates(request.subset)) > 0
+
+    def _hold(self, waiting: _Waiting) -> None:
+        llm = waiting.llm
+        held = self.held.offer(waiting, Flow(llm.model, llm.tenant), len(waiting.request.body) + len(llm.prompt))
+        if isinstance(held, Held):
+            self._held_by_request[id(waiting.request)] = held
+        else:
+            self._reject(waiting.request, errors.not_held(held), waiting.trace)
+
+    def _is_open(self) -> bool:
+        if self._inflight >= self._settings.max_inflight:
+            return False
+        return any(state.metrics is None or state.metrics.asleep is not True for state in self._store.states())
+
+    def _can_go(self, held: Held[_Waiting]) -> bool:
+        if self._inflight >= self._settings.max_inflight:
+            return False
+        return bool(self._awake(self._store.candidates(held.what.request.subset)))
+
+    def _go(self, held: Held[_Waiting]) -> None:
+        """An engine is awake: decide as for a request that has just come."""
+        waiting = held.what
+        request = waiting.request
+        self._held_by_request.pop(id(request), None)
+        now_s = self._clock.monotonic()
+        llm = replace(waiting.llm, held_seconds=now_s - held.since_s)
+        try:
+            states = self._awake(self._store.candidates(request.subset))
+            self._decide_models(request, llm, states, now_s, waiting.trace)
+        except Exception as error:  # noqa: BLE001 - nobody above this turn of the loop answers the client
+            self._failed(request, error, waiting.trace)
+
+    def _refuse_held(self, held: Held[_Waiting], end: End) -> None:
+        self._held_by_request.pop(id(held.what.request), None)
+        self._reject(held.what.request, errors.not_held(end), held.what.trace)
+
+    def _failed(self, request: Request, error: Exception, trace: RequestTrace) -> None:
+        # The message is left out: it may quote the body.
+        where = "".join(traceback.format_tb(error.__traceback__))
+        self._log.error("decision failed: %s\n%s", type(error).__name__, where)
+        self._reject(request, errors.internal("the picker failed on this request"), trace)
+
     def _resume(self, request: Request, llm_request: LlmRequest, trace: RequestTrace, prediction: Prediction) -> None:
         """Go on with a request that waited for its models to be scored; the world may have moved meanwhile."""
         if request.cancelled:
@@ -201,17 +309,16 @@ class Director:
             return
         try:
             states = self._awake(self._store.candidates(request.subset))
-            if not states:
-                self._reject(request, errors.no_endpoints("no endpoint is ready to serve; try again later"), trace)
+            if not states and self._may_wait(request):
+                self._hold(_Waiting(request, llm_request, trace))
+            elif not states:
+                self._reject(request, errors.no_endpoints(_NOBODY), trace)
             elif self._inflight >= self._settings.max_inflight:
                 self._reject(request, errors.saturated("too many requests in flight; try again later"), trace)
             else:
                 self._choose(request, llm_request, states, self._clock.monotonic(), trace, prediction)
         except Exception as error:  # noqa: BLE001 - nobody above this turn of the loop answers the client
-            # The message is left out: it may quote the body.
-            where = "".join(traceback.format_tb(error.__traceback__))
-            self._log.error("decision failed: %s\n%s", type(error).__name__, where)
-            self._reject(request, errors.internal("the picker failed on this request"), trace)
+            self._failed(request, error, trace)
 
     def _choose(
         self,
@@ -228,14 +335,14 @@ class Director:
             llm_request, states, started_s, now_unix_s, trace.timer, prediction, effort_is_free=free
         )
         trace.scheduled(llm_request, result)
-        self._decisions.add(now_unix_s, llm_request, result)
+        self._decisions.add(now_unix_s, llm_request, result, self._asleep(states))
         if not result.pick.options:
             self._metrics.nothing_chosen(result)
             self._reject(request, _refusal(llm_request, result), trace)
             return
         chosen, model_choice = result.pick.options[0], result.model_choice
         body = models.body_of(request.body, llm_request, model_choice)
-        llm_request = models.as_answered(llm_request, model_choice)
+        llm_request = models.as_answered(llm_request, model_choice, self._output_lengths, started_s)
         prefill_s, first_token_s = _expected_times(llm_request, chosen, result)
         cached_tokens = plan.cached_tokens(result, chosen, llm_request.prompt_tokens)
         dispatch = Dispatch(
@@ -247,7 +354,7 @@ class Director:
             streams=llm_request.streaming,
         )
         prefill = prefill_part(llm_request, result.pick.prefill, dispatch)
-        encodes = encode_parts(llm_request, result, dispatch)
+        encodes = encode_parts(llm_request, result, dispatch, self._pipeline.embeddings)
         ctx = routed_context(llm_request, chosen, dispatch, result, now_unix_s, trace, prefill, encodes)
         trace.routed(chosen, ctx.arm)
         provenance = result.provenance
@@ -258,6 +365,7 @@ class Director:
             self._pipeline.routed(llm_request, chosen.state, fetched=plan.fetches_blocks(result, chosen))
             if prefill is not None:
                 self._pipeline.prefilled(llm_request, prefill.state)
+            self._moving(result, chosen, started_s)
             if llm_request.media:
                 prefiller = chosen.state if prefill is None else prefill.state
                 evicted = self._pipeline.encoded(llm_request, prefiller, [part.state for part in encodes])
@@ -270,6 +378,13 @@ class Director:
                 ctx.features = self._rows.row(llm_request, chosen, self._store.regions(), now_unix_s)
         self._metrics.decided(result, ctx.region, self._clock.monotonic() - started_s)
         self._log_decision(llm_request, result)
+
+    def _moving(self, result: ScheduleResult, chosen: Option, now_s: float) -> None:
+        """Remember blocks that go from one endpoint to another for this request."""
+        planned = result.planned(chosen.key)
+        source = None if planned is None or planned.kv_from is None else self._store.get(planned.kv_from)
+        if planned is not None and source is not None:
+            self._pipeline.moving(planned, source, chosen.state, now_s)
 
     def _dispatch(
         self,
@@ -300,7 +415,8 @@ class Director:
         for part in ctx.encodes:
             part.state.inflight.add(part.dispatch, part.engine_seconds)
         if ctx.request is not None:
-            self._output_lengths.started(ctx.request.model, ctx.dispatch.dispatched_s)
+            self._demand.routed(ctx.request.model)
+            lengths.started(self._output_lengths, ctx.request, ctx.dispatch.dispatched_s)
             self._meter.routed(ctx, routed(ctx, ctx.request))
         return True
 
@@ -364,17 +480,6 @@ def _helpers_are_done(ctx: RoutedContext) -> None:
         part.state.inflight.remove(part.dispatch)
 
 
-def _length_context(request: LlmRequest) -> LengthContext:
-    return LengthContext(
-        request.model,
-        request.tenant,
-        request.prompt_tokens,
-        request.max_output_tokens,
-        request.streaming,
-        request.reasoning,
-    )
-
-
 def _refusal(request: LlmRequest, result: ScheduleResult) -> errors.Rejection:
     """Too large for every endpoint is the client's to change; anything else is not."""
     decision = result.decision
@@ -392,9 +497,9 @@ def _expected_times(request: LlmRequest, option: Option, result: ScheduleResult)
         return 0.0, 0.0
     uncached = max(request.prompt_tokens - plan.cached_tokens(result, option, request.prompt_tokens), 1.0)
     prefill = float(engine.prefill_seconds(uncached))
-    row = plan.plan_row(result, option)
-    if result.decision is not None and row is not None:
-        ttft = float(result.decision.estimates.ttft_seconds[row])
+    planned = result.planned(option.key)
+    if planned is not None:
+        ttft = planned.value("ttft_seconds")
         return prefill, ttft if ttft == ttft else prefill  # NaN: unknown load
     waiting = option.load.waiting_tokens
     return prefill, prefill if waiting != waiting else float(engine.prefill_seconds(uncached + waiting))

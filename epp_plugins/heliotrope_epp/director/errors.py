@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from heliotrope_epp.demand.holding import End
 from heliotrope_epp.transport.interface import DROP_REASON_HEADER
 
 
@@ -15,6 +16,8 @@ class Rejection:
     message: str
     reason: str | None = None
     """llm-d's dropped reason, and the label of the metric."""
+    retry_after_seconds: int | None = None
+    """When to come again; None: it does not say."""
 
     def body(self) -> bytes:
         """The JSON body."""
@@ -23,8 +26,21 @@ class Rejection:
 
     def headers(self) -> tuple[tuple[str, str], ...]:
         """Headers of the answer."""
-        content = (("content-type", "application/json"),)
-        return content if self.reason is None else (*content, (DROP_REASON_HEADER, self.reason))
+        headers: tuple[tuple[str, str], ...] = (("content-type", "application/json"),)
+        if self.reason is not None:
+            headers = (*headers, (DROP_REASON_HEADER, self.reason))
+        if self.retry_after_seconds is not None:
+            headers = (*headers, ("retry-after", str(self.retry_after_seconds)))
+        return headers
+
+
+_NOT_HELD = {
+    End.EXPIRED: ("no engine started in time; try again later", "rejected-ttl-expired", 10),
+    End.DRAINING: ("this picker is about to stop; try again", "rejected-draining", 1),
+    End.FULL_REQUESTS: ("engines are starting and too many requests wait; try again later", "rejected-hold-full", 10),
+    End.FULL_BYTES: ("engines are starting and too many bytes wait; try again later", "rejected-hold-full", 10),
+}
+"""Message, reason and seconds until another try is worth while, by why a request is not held."""
 
 
 def bad_request(message: str) -> Rejection:
@@ -35,6 +51,12 @@ def bad_request(message: str) -> Rejection:
 def no_endpoints(message: str) -> Rejection:
     """503: there is nothing to send it to."""
     return Rejection(503, "service_unavailable", message, "rejected-no-endpoints")
+
+
+def not_held(end: End) -> Rejection:
+    """503: no engine is awake, and the request cannot wait (any longer) for one."""
+    message, reason, seconds = _NOT_HELD[end]
+    return Rejection(503, "service_unavailable", message, reason, retry_after_seconds=seconds)
 
 
 def saturated(message: str) -> Rejection:

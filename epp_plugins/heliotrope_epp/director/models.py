@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from heliotrope.decide.quality import ModelChoice
+from heliotrope.predict.output_length import OutputLengths
 from heliotrope.predict.reasoning import Reasoning
+from heliotrope_epp.director.lengths import expected_of
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.models.rewrite import rewritten
 from heliotrope_epp.plugins.scheduled import ScheduleResult, served_model
@@ -32,14 +34,17 @@ def answer_headers(choice: ModelChoice | None) -> Headers:
     return headers if effort is None else (*headers, (EFFORT_HEADER, effort.name.lower()))
 
 
-def as_answered(request: LlmRequest, choice: ModelChoice | None) -> LlmRequest:
-    """The request with the reasoning effort that is set, so that lengths are expected and learned by it."""
-    if choice is None or choice.judged.effort is None:
+def as_answered(request: LlmRequest, choice: ModelChoice | None, lengths: OutputLengths, now_s: float) -> LlmRequest:
+    """The request with the model that answers and the effort that is set: lengths are expected and learned by both."""
+    if choice is None or (choice.model == request.model and choice.judged.effort is None):
         return request
+    effort = choice.judged.effort
+    expected_tokens = expected_of(lengths, request, choice.model, now_s)
     return replace(
         request,
-        reasoning=Reasoning(choice.judged.effort),
-        expected_output_tokens=request.expected_output_tokens * choice.judged.output_share,
+        answering=choice.model,
+        reasoning=request.reasoning if effort is None else Reasoning(effort),
+        expected_output_tokens=expected_tokens * (1.0 if effort is None else choice.judged.output_share),
     )
 
 

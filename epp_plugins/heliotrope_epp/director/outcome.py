@@ -1,13 +1,18 @@
 """From a decision to what is remembered of it, and from there to the record of the finished request."""
 
-from heliotrope.decide.decision import Decision
+from math import isfinite
+
+from heliotrope.decide.compared import Planned
 from heliotrope.decide.feasible import tpot_slo_seconds, ttft_slo_seconds
+from heliotrope.engine.encoder import DEFAULT_ENCODER
+from heliotrope.media.attachment import Attachment
 from heliotrope_epp.datalayer.inflight import Dispatch
-from heliotrope_epp.director.context import PrefillPart, RoutedContext
-from heliotrope_epp.director.plan import plan_row
+from heliotrope_epp.director.context import EncodePart, PrefillPart, RoutedContext
 from heliotrope_epp.outcomes.finished import Expected, FinishedRequest
-from heliotrope_epp.outcomes.meter import Routed
+from heliotrope_epp.outcomes.meter import EncodedAt, Routed
+from heliotrope_epp.parsers.media import ASSUMED_TOKENS
 from heliotrope_epp.parsers.openai import Usage
+from heliotrope_epp.plugins.embeddings import EmbeddingIndex
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.scheduled import ScheduleResult
 from heliotrope_epp.tracing.tracer import UNTRACED, RequestTrace
@@ -22,11 +27,11 @@ def routed_context(
     now_unix_s: float,
     trace: RequestTrace = UNTRACED,
     prefill: PrefillPart | None = None,
-    encodes: tuple[PrefillPart, ...] = (),
+    encodes: tuple[EncodePart, ...] = (),
 ) -> RoutedContext:
     """What to remember of a request that goes to `chosen`."""
     decision, traits = result.decision, chosen.state.traits
-    row = plan_row(result, chosen)
+    plan = result.planned(chosen.key)
     return RoutedContext(
         state=chosen.state,
         dispatch=dispatch,
@@ -37,11 +42,11 @@ def routed_context(
         policy=None if decision is None else decision.policy.name,
         arm=result.assignment.arm.value,
         request_class=result.assignment.request_class,
-        expected=None if decision is None or row is None else _expected(decision, row),
+        expected=None if plan is None else _expected(plan),
         features=None
         # Models learn of text that one endpoint served: what encoding takes is added to what they say.
-        if decision is None or row is None or prefill is not None or request.media
-        else decision.estimates.features[row].copy(),
+        if plan is None or prefill is not None or request.media
+        else plan.estimates.features[plan.row].copy(),
         ttft_slo_seconds=None if decision is None else ttft_slo_seconds(decision.request, decision.policy),
         tpot_slo_seconds=None if decision is None else tpot_slo_seconds(decision.request, decision.policy),
         trace=trace,
@@ -50,16 +55,21 @@ def routed_context(
     )
 
 
-def encode_parts(request: LlmRequest, result: ScheduleResult, decode: Dispatch) -> tuple[PrefillPart, ...]:
+def encode_parts(
+    request: LlmRequest, result: ScheduleResult, decode: Dispatch, embeddings: EmbeddingIndex
+) -> tuple[EncodePart, ...]:
     """What each encoder has of a request, in the order of its turn; `decode` is what the decoder has."""
     encoders = result.pick.encoders
-    row = None if not encoders else result.plan_row(result.pick.options[0].key)
-    encodes = None if result.decision is None or row is None else result.decision.estimates.encodes
-    busy = None if encodes is None else encodes.plans[row or 0].there_seconds
-    known = busy is not None and len(busy) == len(encoders)
+    plan = None if not encoders else result.planned(result.pick.options[0].key)
+    encodes = None if plan is None else plan.estimates.encodes
+    busy = None if encodes is None or plan is None else encodes.plans[plan.row].there_seconds
+    known = busy is not None and len(busy) == len(encoders) and all(map(isfinite, busy))
+    held = embeddings.held(request.media) if encoders else {}
     parts = []
     for turn, option in enumerate(encoders):
-        tokens = float(sum(item.tokens or 0 for item in request.media[turn :: len(encoders)]))
+        images = request.media[turn :: len(encoders)]
+        tokens = float(sum(item.tokens or 0 for item in images))
+        remembered = held.get(option.key, frozenset())
         dispatch = Dispatch(
             dispatched_s=decode.dispatched_s,
             prompt_tokens=tokens,
@@ -68,8 +78,26 @@ def encode_parts(request: LlmRequest, result: ScheduleResult, decode: Dispatch) 
             streams=request.streaming,
             prefills_only=True,
         )
-        parts.append(PrefillPart(option.state, dispatch, busy[turn] if known and busy is not None else 0.0))
+        parts.append(
+            EncodePart(
+                option.state,
+                dispatch,
+                busy[turn] if known and busy is not None else 0.0,
+                image_tokens=tuple(_media_tokens(item) for item in images if item.key not in remembered),
+                remembered_tokens=tuple(_media_tokens(item) for item in images if item.key in remembered),
+            )
+        )
     return tuple(parts)
+
+
+def _media_tokens(item: Attachment) -> float:
+    """A thing of unknown size is shared out as an image of the usual one: the counters show that it was something."""
+    return float(ASSUMED_TOKENS if item.tokens is None else item.tokens)
+
+
+def _encoded_at(part: EncodePart) -> EncodedAt:
+    seconds = part.engine_seconds or sum(DEFAULT_ENCODER.seconds(1.0, tokens) for tokens in part.image_tokens)
+    return EncodedAt(part.state.endpoint.key, part.image_tokens, part.remembered_tokens, seconds)
 
 
 def prefill_part(request: LlmRequest, prefill: Option | None, decode: Dispatch) -> PrefillPart | None:
@@ -94,13 +122,14 @@ def routed(ctx: RoutedContext, request: LlmRequest) -> Routed:
     dispatch, prefill = ctx.dispatch, ctx.prefill
     return Routed(
         endpoint=ctx.state.endpoint.key,
-        model=request.model,
+        model=request.answering_model,
         streaming=request.streaming,
         prompt_tokens=dispatch.prompt_tokens,
         cached_tokens=_believed_cached(ctx),
         dispatched_s=dispatch.dispatched_s,
         first_token_due_s=dispatch.first_token_due_s,
         prefill_endpoint=None if prefill is None else prefill.state.endpoint.key,
+        encodes=tuple(_encoded_at(part) for part in ctx.encodes),
     )
 
 
@@ -117,7 +146,8 @@ def finished_request(
     dispatch = ctx.dispatch
     return FinishedRequest(
         request_id=request.request_id,
-        model=request.model,
+        model=request.answering_model,
+        asked_model=request.model,
         tenant=request.tenant,
         request_class=ctx.request_class,
         arm=ctx.arm,
@@ -161,17 +191,16 @@ def failure_of(report: Report) -> float | None:
     return 0.5 if report.cause is Cause.DISCONNECTED else 0.0
 
 
-def _expected(decision: Decision, row: int) -> Expected:
-    e = decision.estimates
+def _expected(plan: Planned) -> Expected:
     return Expected(
-        ttft_seconds=float(e.ttft_seconds[row]),
-        tpot_seconds=float(e.tpot_seconds[row]),
-        service_seconds=float(e.service_seconds[row]),
-        energy_joules=float(e.attributed_joules[row]),
-        energy_relative_error=float(e.energy_relative_error[row]),
-        batch=float(e.batch[row]),
-        intensity_g_per_kwh=float(e.intensity_g_per_kwh[row]),
-        grams_co2e=float(e.grams_co2e[row]),
-        water_liters=float(e.water_liters[row]),
-        cost=float(e.cost[row]),
+        ttft_seconds=plan.value("ttft_seconds"),
+        tpot_seconds=plan.value("tpot_seconds"),
+        service_seconds=plan.value("service_seconds"),
+        energy_joules=plan.value("attributed_joules"),
+        energy_relative_error=plan.value("energy_relative_error"),
+        batch=plan.value("batch"),
+        intensity_g_per_kwh=plan.value("intensity_g_per_kwh"),
+        grams_co2e=plan.value("grams_co2e"),
+        water_liters=plan.value("water_liters"),
+        cost=plan.value("cost"),
     )

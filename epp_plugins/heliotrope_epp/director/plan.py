@@ -18,25 +18,18 @@ ENCODERS_HEADER = "x-encoder-hosts-ports"
 """llm-d's: the sidecar has images encoded there, in turn, before anything else."""
 
 
-def plan_row(result: ScheduleResult, chosen: Option) -> int | None:
-    """The decision's row that holds for what is done; None without a decision about this plan."""
-    return result.plan_row(chosen.key)
-
-
 def kv_action(result: ScheduleResult, chosen: Option) -> KvAction | None:
     """How the endpoint comes by the prompt's KV; None without a decision."""
-    row = plan_row(result, chosen)
-    return None if result.decision is None or row is None else result.decision.candidates.kv_actions[row]
+    plan = result.planned(chosen.key)
+    return None if plan is None else plan.kv_action
 
 
 def cached_tokens(result: ScheduleResult, chosen: Option, prompt_tokens: int) -> float:
     """Prompt tokens that need no prefill there: all but one where another endpoint prefills."""
     if result.pick.prefill is not None:
         return prompt_tokens - 1.0
-    row = plan_row(result, chosen)
-    if result.decision is None or row is None:
-        return chosen.cached_tokens
-    return float(result.decision.candidates.cached_tokens[row])
+    plan = result.planned(chosen.key)
+    return chosen.cached_tokens if plan is None else float(plan.candidates.cached_tokens[plan.row])
 
 
 def fetches_blocks(result: ScheduleResult, chosen: Option) -> bool:
@@ -56,7 +49,7 @@ def source_headers(result: ScheduleResult, chosen: Option, store: EndpointStore)
     told: Headers = ((ENCODERS_HEADER, ",".join(encoders)),) if encoders else ()
     if result.pick.prefill is not None:
         return (*told, (PREFILLER_HEADER, result.pick.prefill.state.endpoint.host_port))
-    row = plan_row(result, chosen)
-    source = None if result.decision is None or row is None else result.decision.candidates.kv_sources[row]
+    plan = result.planned(chosen.key)
+    source = None if plan is None else plan.kv_source
     state = None if source is None else store.get(source)
     return told if state is None else (*told, (KV_SOURCE_HEADER, state.endpoint.host_port))

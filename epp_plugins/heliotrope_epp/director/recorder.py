@@ -18,6 +18,7 @@ class _Entry:
     time_unix_s: float
     request: LlmRequest
     result: ScheduleResult
+    asleep: tuple[str, ...]
     measured: tuple[FinishedRequest, RequestEnergy | None] | None = None
 
 
@@ -31,12 +32,17 @@ class DecisionLog:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self.capacity = capacity
 
-    def add(self, now_unix_s: float, request: LlmRequest, result: ScheduleResult) -> None:
-        """Remember a result; a request id that comes again replaces the earlier one."""
+    def add(self, now_unix_s: float, request: LlmRequest, result: ScheduleResult, asleep: tuple[str, ...] = ()) -> None:
+        """Remember a result; a request id that comes again replaces the earlier one.
+
+        `asleep` are endpoints that were no candidates because their engines sleep.
+        """
         if self.capacity == 0:
             return
         self._entries.pop(request.request_id, None)
-        self._entries[request.request_id] = _Entry(now_unix_s, replace(request, prompt=b"", cache_salt=""), result)
+        self._entries[request.request_id] = _Entry(
+            now_unix_s, replace(request, prompt=b"", cache_salt=""), result, asleep
+        )
         if len(self._entries) > self.capacity:
             self._entries.popitem(last=False)
 
@@ -69,6 +75,8 @@ def _rendered(entry: _Entry) -> dict[str, Any]:
         "request_id": request.request_id,
         "model": request.model,
         "streaming": request.streaming,
+        "held_seconds": request.held_seconds,
+        "asleep": list(entry.asleep),
         "prompt_tokens": request.prompt_tokens,
         "expected_output_tokens": request.expected_output_tokens,
         "endpoint": _key(result.pick.options),
@@ -76,6 +84,7 @@ def _rendered(entry: _Entry) -> dict[str, Any]:
         "scheduling": result.explanation(),
         "carbon_decision": None if decision is None else decision.explanation(),
         "carbon_decision_enforced": result.enforced,
+        "plan_comparison": None if result.comparison is None else result.comparison.document(),
         "measured": None if entry.measured is None else _measured(*entry.measured),
     }
 

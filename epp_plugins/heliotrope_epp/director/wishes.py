@@ -14,11 +14,14 @@ CLASS_HEADER = "x-heliotrope-class"
 PRIORITY_HEADER = "x-heliotrope-priority"
 OBJECTIVE_HEADER = "x-heliotrope-objective"
 REGIONS_HEADER = "x-heliotrope-regions"
+DEADLINE_HEADER = "x-heliotrope-deadline"
+REGION_HEADER = "x-heliotrope-region"
+"""What the region tier says by default of the region that it chose."""
 INFERENCE_OBJECTIVE_HEADERS = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
 TTFT_SLO_HEADERS = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")
 TPOT_SLO_HEADERS = ("x-llm-d-slo-tpot-ms", "x-slo-tpot-ms")
 
-OWN_HEADERS = (CLASS_HEADER, PRIORITY_HEADER, OBJECTIVE_HEADER, REGIONS_HEADER)
+OWN_HEADERS = (CLASS_HEADER, PRIORITY_HEADER, OBJECTIVE_HEADER, REGIONS_HEADER, DEADLINE_HEADER, REGION_HEADER)
 """Removed before the engine, whatever becomes of them."""
 REFUSED_HEADER = "x-heliotrope-refused"
 """On the answer: what the request asked for and did not get, each with the reason."""

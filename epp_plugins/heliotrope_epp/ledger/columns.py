@@ -7,6 +7,7 @@ KEYS: dict[str, str] = {
     "region": "VARCHAR",
     "variant": "VARCHAR",
     "model": "VARCHAR",
+    "asked_model": "VARCHAR",
     "tenant": "VARCHAR",
     "policy": "VARCHAR",
     "arm": "VARCHAR",

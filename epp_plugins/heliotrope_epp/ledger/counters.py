@@ -131,7 +131,7 @@ class EnergyCounters:
             self._unmeasured.labels(*who).inc()
             return
         now = self._clock.unix()
-        for share in energy.by_engine(request.region, request.variant):
+        for share in energy.by_engine(request.endpoint, request.region, request.variant):
             there: Who = (share.region or UNKNOWN, share.variant or UNKNOWN, *who[2:])
             place = self._places.of(share.region, share.variant, now)
             joules = joules_from_millijoules(float(share.millijoules))

@@ -26,6 +26,8 @@ class RequestLabels(NamedTuple):
     """The names under which a request is counted, already bounded in number."""
 
     model: str
+    """That answered."""
+    asked_model: str
     tenant: str
     request_class: str
 
@@ -60,6 +62,7 @@ def request_entries(
             policy=request.policy,
             arm=request.arm,
             request_class=labels.request_class or None,
+            asked_model=labels.asked_model or None,
         )
 
     if energy is None:
@@ -68,7 +71,7 @@ def request_entries(
         return [(key(slot, at, None, Boundary.ACCELERATORS, measured=False), _counts(request))]
     entries: list[Entry] = []
     over = slots(energy.start_unix_s, energy.end_unix_s, slot_seconds)
-    shares = energy.by_engine(request.region, request.variant)
+    shares = energy.by_engine(request.endpoint, request.region, request.variant)
     for engine, (drawn, place) in enumerate(zip(shares, places, strict=True)):
         price = _Price.at(place, now_unix_s)
         with_host = isfinite(drawn.host_joules)

@@ -38,12 +38,16 @@ class Ledger:
         now = self._clock.unix()
         labels = RequestLabels(
             model=self._models.of(request.model),
+            asked_model=self._models.of(request.asked_model or request.model),
             tenant=self._tenants.of(request.tenant),
             request_class=self._classes.of(request.request_class),
         )
         at = [(request.region, request.variant)]
         if energy is not None:
-            at = [(share.region, share.variant) for share in energy.by_engine(request.region, request.variant)]
+            at = [
+                (share.region, share.variant)
+                for share in energy.by_engine(request.endpoint, request.region, request.variant)
+            ]
         places = [self._places.of(region, variant, now) for region, variant in at]
         self._book(request_entries(request, energy, places, labels, self._slot_seconds, now))
 

@@ -79,6 +79,7 @@ class Key(NamedTuple):
     policy: str | None = None
     arm: str | None = None
     request_class: str | None = None
+    asked_model: str | None = None
 
 
 @dataclass(slots=True)
@@ -156,6 +157,7 @@ def row(key: Key, amounts: Amounts, slot_seconds: int, picker: str) -> dict[str,
         "region": key.region,
         "variant": key.variant,
         "model": key.model,
+        "asked_model": key.asked_model,
         "tenant": key.tenant,
         "policy": key.policy,
         "arm": key.arm,

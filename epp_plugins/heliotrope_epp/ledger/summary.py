@@ -8,13 +8,23 @@ import duckdb
 from heliotrope.units import JOULES_PER_KWH, MILLIJOULES_PER_JOULE
 from heliotrope_epp.ledger.read import TABLE, between
 
+_COLUMNS = (
+    "region",
+    "variant",
+    "model",
+    "asked_model",
+    "tenant",
+    "policy",
+    "arm",
+    "request_class",
+    "line",
+    "picker",
+)
+
 KEYS: dict[str, str] = {
     "hour": "date_trunc('hour', slot_start)",
     "day": "date_trunc('day', slot_start)::TIMESTAMP",
-    **{
-        name: name
-        for name in ("region", "variant", "model", "tenant", "policy", "arm", "request_class", "line", "picker")
-    },
+    **{name: name for name in _COLUMNS},
 }
 """What can be summed by, and its SQL."""
 

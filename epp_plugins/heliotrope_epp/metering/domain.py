@@ -13,9 +13,10 @@ import numpy as np
 from heliotrope.engine.attribution import Split, largest_remainder, split
 from heliotrope.engine.counters import CounterGroup, CounterLimits, Refusal, Span
 from heliotrope.units import joules_from_millijoules, joules_from_watts
-from heliotrope_epp.metering.followed import Followed
+from heliotrope_epp.metering.credited import Credited
+from heliotrope_epp.metering.slices import Folded
 from heliotrope_epp.metering.steps import Steps, metered_steps
-from heliotrope_epp.metering.timeline import Folded, Timeline
+from heliotrope_epp.metering.timeline import Timeline
 from heliotrope_epp.outcomes.energy import MeteredInterval, MeteredSteps, NoSteps
 
 _NAN = float("nan")
@@ -25,11 +26,12 @@ _NAN = float("nan")
 class _Account:
     """What one engine did in one interval."""
 
-    lines: dict[Followed, float] = field(default_factory=dict)
+    lines: dict[Credited, float] = field(default_factory=dict)
     others: float = 0.0
     busy_s: float = 0.0
     units: list[float] = field(default_factory=lambda: [0.0] * 6)
     known: bool = True
+    quiet: bool = True
     asleep: bool = False
     steps: Steps = field(default_factory=Steps)
 
@@ -41,6 +43,7 @@ class _Account:
         for i, units in enumerate(folded.units):
             self.units[i] += share * units
         self.known = self.known and folded.known
+        self.quiet = self.quiet and folded.quiet
         self.asleep = self.asleep or folded.asleep
         self.steps.add(folded.steps, share)
 
@@ -159,11 +162,11 @@ class Domain:
                     if interval is not None and (share := interval.overlap(folded)) > 0.0:
                         interval.accounts[member].add(folded, share)
 
-    def holds(self, followed: Followed) -> bool:
+    def holds(self, followed: Credited) -> bool:
         """Whether a request has a part in an interval that is not shared out yet."""
         return any(followed in account.lines for account in self._accounts())
 
-    def release(self, followed: Followed) -> None:
+    def release(self, followed: Credited) -> None:
         """Leave a request out of what is not shared out yet."""
         for account in self._accounts():
             account.lines.pop(followed, None)
@@ -283,7 +286,7 @@ class Domain:
         joules = joules_from_millijoules(float(span.millijoules))
         if any(account.units):
             member.learned.worked(np.array(account.units), joules, seconds, idle_s)
-        elif account.busy_s == 0.0 and not account.asleep:
+        elif account.quiet and not account.asleep:
             member.learned.idle(joules, seconds)
 
 
@@ -293,5 +296,7 @@ def _steps(accounts: Mapping[Timeline, _Account], parts: Split, *, busy_share: f
     ((member, account),) = accounts.items()
     if account.asleep:
         return NoSteps.ASLEEP
+    if member.encodes_only:
+        return NoSteps.ENCODES
     joules = joules_from_millijoules(float(sum(parts.parts)))
     return metered_steps(member.state.traits, account.units, account.steps, joules=joules, busy_share=busy_share)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from heliotrope_epp.metering.credited import Credited, Drawn
+from heliotrope_epp.metering.encoding import Encoding
 from heliotrope_epp.metering.ratios import TokenRatios
 from heliotrope_epp.metering.work import Work, decode_work, prefill_work
 from heliotrope_epp.outcomes.finished import FinishedRequest
@@ -16,18 +18,8 @@ _LEAST_WATCHED = 0.8
 """Share of an answer that must have been watched to learn from how many pieces it came in."""
 
 
-@dataclass(slots=True)
-class Drawn:
-    """What one engine drew for a request, so far."""
-
-    millijoules: int = 0
-    idle_joules: float = 0.0
-    host_joules: float = 0.0
-    accelerator_seconds: float = 0.0
-
-
 @dataclass(slots=True, eq=False)
-class Followed:
+class Followed(Credited):
     """Times are monotonic. `prefill` and `decode` are the engines of the two phases, mostly one and the same."""
 
     request: Routed
@@ -36,24 +28,18 @@ class Followed:
     uncached: float
     """Prompt tokens to compute, as believed and corrected by what is learned; so for the next."""
     cached: float
+    encodings: tuple[Encoding, ...] = ()
+    """Its images at encoders; empty: there are none, or whoever prefills encodes them."""
     first_s: float | None = None
     progress_s: float = 0.0
     """Up to when its decoding is laid out."""
     chunks: int = 0
     tokens: float = 0.0
     """Decoded and laid out."""
-    folded: Work = field(default_factory=Work)
-    """What of its work is past correction."""
     ended: FinishedRequest | None = None
 
     _out_of_prefill: float = field(init=False)
     """Tokens of the answer that are not decoded: where one engine does both, its prefill yields the first."""
-
-    start_s: float = float("inf")
-    """Start of the first interval that it took part in; so for its end."""
-    end_s: float = float("-inf")
-    drawn: dict["Timeline", Drawn] = field(default_factory=dict)
-    """By engine."""
 
     def __post_init__(self) -> None:
         self._out_of_prefill = 1.0 if self.prefill is self.decode else 0.0
@@ -64,16 +50,33 @@ class Followed:
         return self.uncached + self.cached
 
     @property
+    def ended_s(self) -> float | None:
+        """When its exchange ended; None: it goes on."""
+        return None if self.ended is None else self.ended.ended_s
+
+    @property
     def engines(self) -> tuple["Timeline", ...]:
-        """Those that serve it, each once."""
+        """Those that prefill and decode it, each once."""
         return (self.decode,) if self.prefill is self.decode else (self.prefill, self.decode)
 
-    def drew(self, engine: "Timeline") -> Drawn:
-        """What an engine drew for it so far, to be added to."""
-        known = self.drawn.get(engine)
-        if known is None:
-            known = self.drawn[engine] = Drawn()
-        return known
+    @property
+    def parts(self) -> tuple[tuple[Credited, "Timeline"], ...]:
+        """All that energy is credited to for it, each with its engine; the engine that answers comes first."""
+        own: list[tuple[Credited, Timeline]] = [(self, engine) for engine in reversed(self.engines)]
+        return (*own, *((part, part.engine) for part in self.encodings))
+
+    def drawn_by_engine(self) -> dict["Timeline", Drawn]:
+        """What every engine drew for it so far, whatever it did for it; the one that answers comes first."""
+        found: dict[Timeline, Drawn] = {}
+        for part, engine in self.parts:
+            found.setdefault(engine, Drawn()).add(part.drew(engine))
+        return found
+
+    def metered_time(self) -> tuple[float, float] | None:
+        """From the first interval that it took part in to the last; None: it took part in none."""
+        parts = (self, *self.encodings)
+        start_s, end_s = min(part.start_s for part in parts), max(part.end_s for part in parts)
+        return (start_s, end_s) if start_s <= end_s else None
 
     def coverage(self) -> float:
         """Share of its time for which its engines' energy was shared out; once it has ended."""
@@ -83,8 +86,23 @@ class Followed:
         first_s = ended_s if first_s is None else min(max(first_s, start_s), ended_s)
         if ended_s <= start_s:
             return float(self.decode.covered(start_s - 1e-3, start_s + 1e-3) > 0.0)
-        covered = self.prefill.covered(start_s, first_s) + self.decode.covered(first_s, ended_s)
+        prefill_s = start_s
+        covered = 0.0
+        if self.encodings:
+            # Encoders work side by side, and whoever prefills waits for the last of them.
+            prefill_s = min(max(part.due_s for part in self.encodings), first_s)
+            known = sum(part.covered() for part in self.encodings) / len(self.encodings)
+            covered = known * (prefill_s - start_s)
+        covered += self.prefill.covered(prefill_s, first_s) + self.decode.covered(first_s, ended_s)
         return min(covered / (ended_s - start_s), 1.0)
+
+    def sent(self) -> None:
+        """It is on its way to its engines."""
+        dispatched_s = self.request.dispatched_s
+        self.prefill.started(self, dispatched_s)
+        if self.prefill is not self.decode:
+            # Whoever decodes has nothing to do until the prompt's KV has come.
+            self.decode.started(self, max(self.request.first_token_due_s, dispatched_s))
 
     def watch(self, progress: Progress, tokens_per_chunk: float, looked_s: float) -> None:
         """Lay out what a streamed answer has come to since the last look, which was at `looked_s`."""
@@ -110,8 +128,16 @@ class Followed:
         self.first_s = self.progress_s = first_s
         self._lay_prefill(prefill_work(self.uncached, self.cached), first_s)
         if self.prefill is not self.decode:
-            self.prefill.stopped(self, first_s)
             self.decode.spread(self, Work(firsts=1.0), first_s, first_s)
+        self._began(1.0, first_s)
+
+    def _began(self, share: float, first_s: float) -> None:
+        """A share of its prefill has been done, up to then; then it is decoded."""
+        seconds = self.prefill.prefill_seconds(self.uncached, self.cached)
+        self.prefill.prefill_began(self, share * seconds, first_s)
+        if self.prefill is not self.decode:
+            self.prefill.stopped(self, first_s)
+            self.decode.began(self, first_s)
 
     def _lay_prefill(self, work: Work, end_s: float) -> None:
         seconds = self.prefill.prefill_seconds(self.uncached, self.cached)
@@ -120,19 +146,23 @@ class Followed:
     def finish(self, finished: FinishedRequest, ratios: TokenRatios) -> None:
         """Put its work right by what is known at its end, as far as that is still possible."""
         self.ended = finished
+        for part in self.encodings:
+            part.closed_s = finished.ended_s
         watched = self.first_s is not None
         for engine in self.engines:
             engine.withdraw(self)
-        if self.prefill is not self.decode and not watched:
-            self.prefill.stopped(self, finished.first_s if finished.first_s is not None else finished.ended_s)
-        # Between the last piece and the end of the exchange the engine has nothing to do with it.
-        self.decode.stopped(self, finished.ended_s if finished.last_s is None else finished.last_s)
         if finished.status is not None and finished.status != 200:
+            for engine in self.engines:
+                engine.stopped(self, finished.ended_s)
             return  # refused before it was computed
         tokens = self._tokens(finished, ratios)
         self._learn(finished, ratios)
         share = self._counted_prompt(finished, ratios)
         first_s, last_s = self._decoding(finished, tokens)
+        if not watched:
+            self._began(share, first_s)
+        # Between the last piece and the end of the exchange the engine has nothing to do with it.
+        self.decode.stopped(self, last_s)
         done = self.folded
         whole = prefill_work(self.uncached, self.cached, share)
         rest = Work(

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from heliotrope.engine.model import EngineModel
-from heliotrope.engine.work_weights import OnlineWeights, generic_prior, profile_prior
 from heliotrope.units import joules_from_millijoules
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.datalayer import tasks
 from heliotrope_epp.datalayer.node_energy import NodeReading
 from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.metering.credited import Credited, Drawn
 from heliotrope_epp.metering.domain import Domain
-from heliotrope_epp.metering.followed import Drawn, Followed
+from heliotrope_epp.metering.encoding import encoding
+from heliotrope_epp.metering.followed import Followed
 from heliotrope_epp.metering.groups import Group, groups
+from heliotrope_epp.metering.learned import LearnedWeights, accelerators_of
 from heliotrope_epp.metering.ratios import TokenRatios
 from heliotrope_epp.metering.settings import MeteringSettings
 from heliotrope_epp.metering.timeline import Timeline
@@ -62,7 +63,7 @@ class EnergyMeter:
         self._timelines: dict[str, Timeline] = {}
         self._domains: dict[Group, Domain] = {}
         self._group_of: dict[Timeline, Group] = {}
-        self._learned: dict[EngineModel | str, OnlineWeights] = {}
+        self._learned = LearnedWeights()
         self._followed: dict[object, Followed] = {}
         self._waiting: deque[Followed] = deque()
         self._ratios = TokenRatios()
@@ -90,14 +91,20 @@ class EnergyMeter:
         """Follow a request."""
         decode = self._timelines.get(request.endpoint)
         prefill = decode if request.prefill_endpoint is None else self._timelines.get(request.prefill_endpoint)
-        if decode is None or prefill is None:
+        encoders = [self._timelines.get(at.endpoint) for at in request.encodes]
+        if decode is None or prefill is None or None in encoders:
             return
         ratio = self._ratios.prompt(request.model)
         cached = min(request.cached_tokens, request.prompt_tokens) * ratio
-        followed = Followed(request, prefill, decode, max(request.prompt_tokens * ratio - cached, 1.0), cached)
+        uncached = max(request.prompt_tokens * ratio - cached, 1.0)
+        encodings = tuple(
+            encoding(engine, at, request.dispatched_s)
+            for engine, at in zip(encoders, request.encodes, strict=True)
+            if engine is not None
+        )
+        followed = Followed(request, prefill, decode, uncached, cached, encodings)
         self._followed[key] = followed
-        for engine in followed.engines:
-            engine.started(followed, request.dispatched_s)
+        followed.sent()
 
     def ended(self, key: object, request: FinishedRequest) -> None:
         """Put its work right; the sinks are told when its energy is settled."""
@@ -106,7 +113,7 @@ class EnergyMeter:
             self._tell_without(request, WithoutEnergy.UNKNOWN_ENDPOINT)
             return
         followed.finish(request, self._ratios)
-        if not all(engine in self._group_of for engine in followed.engines):
+        if not any(engine in self._group_of for _, engine in followed.parts):
             self._tell(followed)
             return
         self._waiting.append(followed)
@@ -118,7 +125,8 @@ class EnergyMeter:
 
     def added(self, state: EndpointState) -> None:
         """Meter an endpoint."""
-        self._timelines[state.endpoint.key] = Timeline(state, self._weights(state), self._clock.monotonic())
+        weights = self._learned.of(state, self._timelines.values())
+        self._timelines[state.endpoint.key] = Timeline(state, weights, self._clock.monotonic())
 
     def removed(self, key: str) -> None:
         """Forget an endpoint; what ran there is settled with what there is."""
@@ -154,7 +162,7 @@ class EnergyMeter:
         """A tick in steps; between two of them requests may come and go."""
         longest_s = self._settings.limits.longest_seconds
         for timeline in self._timelines.values():
-            timeline.learned = self._weights(timeline.state)
+            timeline.learned = self._learned.of(timeline.state, self._timelines.values())
             timeline.page()
             timeline.give_up_waiting(now_s, longest_s)
         self._read(now_s)
@@ -233,7 +241,7 @@ class EnergyMeter:
         self._domains[group] = Domain(
             members,
             self._settings.limits,
-            accelerators=_accelerators(members[0].state) if len(members) == 1 else None,
+            accelerators=accelerators_of(members[0].state) if len(members) == 1 else None,
             stranger=group.stranger,
             refused=self.totals.refused,
             now_s=now_s,
@@ -252,44 +260,39 @@ class EnergyMeter:
             assert followed.ended is not None
             ended_s = followed.ended.ended_s
             late = now_s - ended_s > self._settings.longest_wait_s
-            if late or all(self._settled(engine, followed) for engine in followed.engines):
+            if late or all(self._settled(part, engine, ended_s) for part, engine in followed.parts):
                 self._tell(followed)
             else:
                 still.append(followed)
         self._waiting = still
 
-    def _settled(self, engine: Timeline, followed: Followed) -> bool:
-        """Whether nothing more is to come from an engine."""
+    def _settled(self, part: Credited, engine: Timeline, ended_s: float) -> bool:
+        """Whether nothing more is to come from an engine for a request that ended then."""
         group = self._group_of.get(engine)
         if group is None:
             return True
         domain = self._domains[group]
-        assert followed.ended is not None
-        return (
-            domain.settled_until_s >= followed.ended.ended_s
-            and not engine.holds(followed)
-            and not domain.holds(followed)
-        )
+        return domain.settled_until_s >= ended_s and not engine.holds(part) and not domain.holds(part)
 
     def _tell(self, followed: Followed) -> None:
         request = followed.ended
         assert request is not None
         self._release(followed)
         coverage = followed.coverage()
-        shares = [_share(engine, followed.drew(engine)) for engine in (followed.decode, *followed.engines[:-1])]
+        shares = [_share(engine, drawn) for engine, drawn in followed.drawn_by_engine().items()]
         millijoules = sum(share.millijoules for share in shares)
         if coverage <= 0.0 and not millijoules:
-            metered = all(engine in self._group_of for engine in followed.engines)
+            metered = all(engine in self._group_of for _, engine in followed.parts)
             self._tell_without(request, WithoutEnergy.UNCOVERED if metered else WithoutEnergy.NO_COUNTER)
             return
         offset_s = self._clock.unix() - self._clock.monotonic()
-        within = followed.start_s <= followed.end_s
+        start_s, end_s = followed.metered_time() or (request.dispatched_s, request.ended_s)
         self.totals.with_energy += 1
         self._sinks.measured(
             request,
             RequestEnergy(
-                start_unix_s=(followed.start_s if within else request.dispatched_s) + offset_s,
-                end_unix_s=(followed.end_s if within else request.ended_s) + offset_s,
+                start_unix_s=start_s + offset_s,
+                end_unix_s=end_s + offset_s,
                 millijoules=millijoules,
                 idle_joules=sum(share.idle_joules for share in shares),
                 host_joules=sum(share.host_joules for share in shares),
@@ -301,35 +304,20 @@ class EnergyMeter:
 
     def _release(self, followed: Followed) -> None:
         """Nothing is credited to it any more: it is about to be told."""
-        for engine in followed.engines:
-            engine.withdraw(followed)
+        for part, engine in followed.parts:
+            engine.withdraw(part)
             if engine in self._group_of:
-                self._domains[self._group_of[engine]].release(followed)
+                self._domains[self._group_of[engine]].release(part)
 
     def _tell_without(self, request: FinishedRequest, reason: WithoutEnergy) -> None:
         self.totals.add_without(reason)
         self._sinks.measured(request, None)
 
-    def _weights(self, state: EndpointState) -> OnlineWeights:
-        """Engines of one kind learn together."""
-        traits = state.traits
-        kind = traits.engine or traits.variant or state.endpoint.key
-        known = self._learned.get(kind)
-        if known is None:
-            prior = generic_prior(_accelerators(state) or 1) if traits.engine is None else profile_prior(traits.engine)
-            known = self._learned[kind] = OnlineWeights(prior)
-            self._forget_unused()
-        return known
-
-    def _forget_unused(self) -> None:
-        used = {timeline.learned for timeline in self._timelines.values()}
-        newest = next(reversed(self._learned))
-        self._learned = {kind: learned for kind, learned in self._learned.items() if learned in used or kind == newest}
-
 
 def _share(engine: Timeline, drawn: Drawn) -> EngineShare:
     traits = engine.state.traits
     return EngineShare(
+        endpoint=engine.key,
         region=traits.region,
         variant=traits.variant,
         millijoules=drawn.millijoules,
@@ -337,10 +325,3 @@ def _share(engine: Timeline, drawn: Drawn) -> EngineShare:
         host_joules=drawn.host_joules,
         accelerator_seconds=drawn.accelerator_seconds,
     )
-
-
-def _accelerators(state: EndpointState) -> int | None:
-    traits = state.traits
-    if traits.engine is not None:
-        return traits.engine.tensor_parallel
-    return None if traits.hardware is None else traits.hardware.accelerators

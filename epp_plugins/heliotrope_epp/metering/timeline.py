@@ -7,74 +7,25 @@ while slices stay open to correction; then they are folded into joules per reque
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from heliotrope.engine.model import EngineModel
 from heliotrope.engine.work_weights import OnlineWeights
-from heliotrope_epp.datalayer.endpoint import EngineMetrics
+from heliotrope_epp.datalayer.endpoint import ROLE_LABEL, EngineMetrics
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.metering.balance import Balance
+from heliotrope_epp.metering.credited import Credited
+from heliotrope_epp.metering.encoding import Images
 from heliotrope_epp.metering.followed import Followed
-from heliotrope_epp.metering.steps import Steps, steps_between, unknown_steps
+from heliotrope_epp.metering.slices import Folded, Slice
+from heliotrope_epp.metering.spans import Spans
+from heliotrope_epp.metering.steps import steps_between, unknown_steps
 from heliotrope_epp.metering.work import Work, decode_work, prefill_work
 
 _TOKENS_PER_SECOND_WITHOUT_MODEL = 8_000.0
 _NEVER = float("inf")
+ENCODE_ONLY_ROLE = "encode"
 _MAX_COVERED = 256
 """Stretches of time without a gap that are remembered."""
-
-
-@dataclass(slots=True, eq=False)
-class Slice:
-    """The time between two pages; `end_s` is infinite until the second has come."""
-
-    start_s: float
-    end_s: float = _NEVER
-    prompt_tokens: float | None = None
-    """Computed by the engine; None: unknown, as for the next two."""
-    prompts: float | None = None
-    generated: float | None = None
-    running: float | None = None
-    """Mean over its ends."""
-    others_running: float = 0.0
-    """Share of its ends at which the engine had requests of others."""
-    context: float = 0.0
-    """Cached tokens per running request at its end; 0 where unknown."""
-    steps: Steps | None = None
-    works: dict[Followed, Work] = field(default_factory=dict)
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.end_s - self.start_s
-
-    def work(self, followed: Followed) -> Work:
-        """A request's work in it, to be added to."""
-        own = self.works.get(followed)
-        if own is None:
-            own = self.works[followed] = Work()
-        return own
-
-    def add(self, followed: Followed, work: Work, share: float = 1.0) -> None:
-        """Lay a share of a request's work into it."""
-        self.work(followed).add(work, share)
-
-
-@dataclass(slots=True, eq=False)
-class Folded:
-    """A slice in joules by weights."""
-
-    start_s: float
-    end_s: float
-    lines: dict[Followed, float] = field(default_factory=dict)
-    others: float = 0.0
-    busy_s: float = 0.0
-    units: tuple[float, float, float, float, float, float] = (0.0,) * 6
-    """Work of all in the order of `WorkWeights`."""
-    known: bool = True
-    """False where the engine's tokens are unknown: then nobody knows what is ours."""
-    asleep: bool = False
-    steps: Steps = field(default_factory=Steps)
 
 
 class Timeline:
@@ -82,6 +33,7 @@ class Timeline:
 
     def __init__(self, state: EndpointState, weights: OnlineWeights, now_s: float) -> None:
         self.state = state
+        self.encodes_only = encodes_only(state)
         self.learned = weights
         self.slices: deque[Slice] = deque([Slice(now_s)])
         """Oldest first; the last one is still going on."""
@@ -92,11 +44,15 @@ class Timeline:
         self._prompts = Balance()
         self._prompt_tokens = Balance()
         self._tokens = Balance()
-        self._in_flight = 0
-        self._busy_since_s = 0.0
-        self._busy: deque[tuple[float, float]] = deque()
+        self._sent = Spans()
+        """With requests of ours on their way or at work."""
+        self._waiting: dict[Followed, float] = {}
+        """Those of whose work nothing is known yet, with when it may have begun."""
+        self._worked = Spans()
         self._covered: deque[tuple[float, float]] = deque(maxlen=_MAX_COVERED)
         self._unwatched: dict[Followed, None] = {}
+        self.images = Images()
+        """Of our requests, which it is to encode."""
         self.tokens_per_sequence_second: float | None = None
         """How fast a sequence decoded lately."""
 
@@ -117,20 +73,33 @@ class Timeline:
             return uncached / _TOKENS_PER_SECOND_WITHOUT_MODEL
         return float(engine.prefill_seconds(uncached, 1.0, whole * whole - cached * cached))
 
-    def started(self, followed: Followed, now_s: float) -> None:
-        """A request of ours went to the engine."""
-        if self._in_flight == 0:
-            self._busy_since_s = now_s
-        self._in_flight += 1
+    def started(self, followed: Followed, since_s: float) -> None:
+        """A request of ours went to the engine, which works on it from then on at the earliest."""
+        self._sent.begin(followed, followed.request.dispatched_s)
+        self._waiting[followed] = since_s
         if not followed.request.streaming:
             self._unwatched[followed] = None
+
+    def prefill_began(self, followed: Followed, seconds: float, end_s: float) -> None:
+        """The engine was done with its prefill then, and goes on with it.
+
+        What a request waits on its way is no work. Prompts that wait for each other are prefilled one after another.
+        """
+        dispatched_s = followed.request.dispatched_s
+        known = self.engine is not None
+        self.began(followed, self._worked.start_of(seconds, end_s, dispatched_s) if known else dispatched_s)
+
+    def began(self, followed: Followed, start_s: float) -> None:
+        """The engine works on it since then."""
+        self._waiting.pop(followed, None)
+        self._worked.begin(followed, start_s)
 
     def stopped(self, followed: Followed, now_s: float) -> None:
         """It is there no more."""
         self._unwatched.pop(followed, None)
-        self._in_flight -= 1
-        if self._in_flight == 0:
-            self._busy.append((self._busy_since_s, max(now_s, self._busy_since_s)))
+        self._waiting.pop(followed, None)
+        self._worked.end(followed, now_s)
+        self._sent.end(followed, now_s)
 
     def page(self) -> bool:
         """Look at the engine's page; True if it is a new one, which ends a slice."""
@@ -144,6 +113,7 @@ class Timeline:
         computed = self._computed_prompt_tokens(page)
         if before is not None:
             self._count(present, before, page, computed)
+        self._encode(present)
         self._computed = computed
         return True
 
@@ -159,6 +129,27 @@ class Timeline:
         self._others_there = there
         if page.kv_usage is not None and page.block_size is not None and page.num_blocks is not None and page.running:
             ended.context = page.kv_usage * page.block_size * page.num_blocks / page.running
+
+    def _encode(self, ended: Slice) -> None:
+        """Lay out the images that the engine was done with in a slice that has just ended.
+
+        One that only encodes counts them; what it counts beyond ours is others'. Elsewhere they are taken to be done in
+        the time that is expected.
+        """
+        if self.encodes_only and ended.prompts is not None:
+            done = self.images.first(round(ended.prompts))
+            ended.others_prompts = ended.prompts - len(done)
+            # It does one after another, and began with the first of them perhaps before the slice.
+            end_s, busy_s = ended.end_s, sum(image.seconds for image in done)
+            for image in done:
+                self.spread(image.part, image.work, end_s - max(ended.seconds, busy_s), end_s)
+            if done:
+                self._worked.add(end_s - busy_s, end_s)
+        else:
+            for image in self.images.due(ended.end_s):
+                self.spread(image.part, image.work, image.part.dispatched_s, image.part.due_s)
+                self._worked.add(image.part.dispatched_s, image.part.dispatched_s + image.seconds)
+        self.images.drop_closed(ended.end_s)
 
     def _computed_prompt_tokens(self, page: EngineMetrics) -> float | None:
         """Cumulative, by source where the engine tells.
@@ -183,7 +174,7 @@ class Timeline:
             self.slices.append(Slice(now_s))
             self._page = None
 
-    def spread(self, followed: Followed, work: Work, start_s: float, end_s: float) -> None:
+    def spread(self, followed: Credited, work: Work, start_s: float, end_s: float) -> None:
         """Lay work evenly over the time in which it happened.
 
         What of that is folded gets none of it: the rest does, or the first slice that is open if the request was still
@@ -191,7 +182,7 @@ class Timeline:
         """
         slices = self.slices
         if end_s <= slices[0].start_s:
-            if followed.ended is None or followed.ended.ended_s > slices[0].start_s:
+            if followed.ended_s is None or followed.ended_s > slices[0].start_s:
                 slices[0].add(followed, work)
             return
         start_s = min(max(start_s, slices[0].start_s), end_s)
@@ -225,9 +216,9 @@ class Timeline:
             work = Work(tokens=tokens, cached_tokens=cached_tokens, decode_seconds=seconds)
             self.spread(followed, work, start_s, end_s)
 
-    def holds(self, followed: Followed) -> bool:
+    def holds(self, followed: Credited) -> bool:
         """Whether work of a request is not folded yet."""
-        return any(followed in each.works for each in self.slices)
+        return self.images.holds(followed) or any(followed in each.works for each in self.slices)
 
     def cover(self, start_s: float, end_s: float) -> None:
         """The energy of this time was shared out; times come in order."""
@@ -245,8 +236,9 @@ class Timeline:
             seconds += max(min(b, end_s) - max(a, start_s), 0.0)
         return seconds
 
-    def withdraw(self, followed: Followed) -> None:
+    def withdraw(self, followed: Credited) -> None:
         """Take back all of a request's work that is not folded."""
+        self.images.drop(followed)
         for each in self.slices:
             each.works.pop(followed, None)
 
@@ -256,15 +248,16 @@ class Timeline:
             ended = self.slices.popleft()
             self.folded_until_s = ended.end_s
             yield self._folded(ended)
-        while self._busy and self._busy[0][1] <= self.folded_until_s:
-            self._busy.popleft()
+        self._sent.forget(self.folded_until_s)
+        self._worked.forget(self.folded_until_s)
 
     def _folded(self, ended: Slice) -> Folded:
         folded = Folded(ended.start_s, ended.end_s, busy_s=self._busy_seconds(ended))
+        folded.quiet = folded.busy_s == 0.0 and self._sent.seconds(ended.start_s, ended.end_s) == 0.0
         folded.asleep = self._page is not None and bool(self._page.asleep)
         folded.steps = ended.steps or unknown_steps(ended.seconds)
-        for followed in self._unwatched:
-            self._guess(followed, ended)
+        for unwatched in self._unwatched:
+            self._guess(unwatched, ended)
         whole = Work()
         for followed, work in ended.works.items():
             followed.folded.add(work)
@@ -296,6 +289,10 @@ class Timeline:
         assert ended.prompt_tokens is not None
         assert ended.generated is not None
         seconds = ended.seconds
+        if ended.others_prompts is not None:
+            prompts = ended.others_prompts
+            mean = ended.prompt_tokens / ended.prompts if ended.prompts else 0.0
+            return Work(prompts, prompts * mean, prompts * mean * mean)
         prompt_tokens = self._prompt_tokens.others(ended.prompt_tokens, own.prompt_tokens, seconds)
         prompts = 0.0 if ended.prompts is None else self._prompts.others(ended.prompts, own.firsts, seconds)
         tokens = max(self._tokens.others(ended.generated, own.generated, seconds) - prompts, 0.0)
@@ -312,12 +309,10 @@ class Timeline:
         return max(ours * (own.tokens + others.tokens) / own.tokens, 1.0)
 
     def _busy_seconds(self, ended: Slice) -> float:
-        """Of a slice, with a request of ours in flight, or of others where the engine shows them."""
-        start_s, end_s = ended.start_s, ended.end_s
-        own = sum(max(min(b, end_s) - max(a, start_s), 0.0) for a, b in self._busy)
-        if self._in_flight:
-            own += max(end_s - max(self._busy_since_s, start_s), 0.0)
-        return max(min(own, ended.seconds), ended.others_running * ended.seconds)
+        """Of a slice, with work for a request of ours, or with others' requests where the engine shows them."""
+        maybe_s = min(self._waiting.values(), default=_NEVER)
+        own = self._worked.seconds(ended.start_s, ended.end_s, maybe_s)
+        return max(own, ended.others_running * ended.seconds)
 
     def _guess(self, followed: Followed, ended: Slice) -> None:
         """Work of a request in flight whose answer cannot be watched: as its first token is due and others decode."""
@@ -349,6 +344,11 @@ class Timeline:
         self.tokens_per_sequence_second = (
             pace if before is None else before + (pace - before) * min(seconds / 10.0, 1.0)
         )
+
+
+def encodes_only(state: EndpointState) -> bool:
+    """Whether an endpoint does nothing but encode for others."""
+    return state.endpoint.labels.get(ROLE_LABEL) == ENCODE_ONLY_ROLE
 
 
 def _risen(before: float | None, now: float | None) -> float | None:

@@ -10,6 +10,7 @@ from heliotrope.decide.candidates import FloatColumn
 class EngineShare:
     """What one engine drew for a request; the fields mean what they mean in `RequestEnergy`."""
 
+    endpoint: str
     region: str | None
     variant: str | None
     millijoules: int
@@ -39,11 +40,17 @@ class RequestEnergy:
     """Of a request that several engines served, what each drew, the one that answered first: together the totals above.
     Empty: one engine drew all."""
 
-    def by_engine(self, region: str | None, variant: str | None) -> tuple[EngineShare, ...]:
-        """What each engine drew, the one that answered first; `region` and `variant` are that one's."""
+    def by_engine(self, endpoint: str, region: str | None, variant: str | None) -> tuple[EngineShare, ...]:
+        """What each engine drew, the one that answered first; `endpoint`, `region` and `variant` are that one's."""
         return self.engines or (
             EngineShare(
-                region, variant, self.millijoules, self.idle_joules, self.host_joules, self.accelerator_seconds
+                endpoint,
+                region,
+                variant,
+                self.millijoules,
+                self.idle_joules,
+                self.host_joules,
+                self.accelerator_seconds,
             ),
         )
 
@@ -56,6 +63,8 @@ class NoSteps(StrEnum):
     SHARED = "shared"
     """Several engines share its accelerators: nobody knows whose step drew what."""
     ASLEEP = "asleep"
+    ENCODES = "encodes"
+    """Its steps are an encoder's, not those of a model of text."""
     IDLE = "idle"
     """No work, or no step that ended."""
     UNCOUNTED = "uncounted"

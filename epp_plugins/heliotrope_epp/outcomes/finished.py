@@ -39,6 +39,7 @@ class FinishedRequest:
 
     request_id: str
     model: str
+    """That answered: the one that a group's rules chose, else the one that was asked for."""
     tenant: str
     """The fairness id that came with the request; empty without one."""
     request_class: str
@@ -73,6 +74,8 @@ class FinishedRequest:
     ttft_slo_seconds: float | None = None
     """The promise that held for it: its own or the policy's; None: there was none."""
     tpot_slo_seconds: float | None = None
+    asked_model: str | None = None
+    """As the client named it; None: as `model`."""
     trace: TraceContext | None = field(default=None, repr=False)
     """Its span, if it is recorded."""
 

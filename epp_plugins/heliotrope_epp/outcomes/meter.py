@@ -8,12 +8,26 @@ from heliotrope_epp.outcomes.sinks import Sinks
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedAt:
+    """What one encoder has of a request."""
+
+    endpoint: str
+    image_tokens: tuple[float, ...]
+    """Of each image that it is to encode."""
+    remembered_tokens: tuple[float, ...]
+    """Of each image whose embedding it is believed to remember."""
+    seconds: float
+    """That encoding is expected to keep it busy."""
+
+
+@dataclass(frozen=True, slots=True)
 class Routed:
     """What is known of a request when it is sent to an endpoint; tokens as believed, times monotonic."""
 
     endpoint: str
     """Where it decodes, and where it is prefilled unless `prefill_endpoint` says otherwise."""
     model: str
+    """That answers."""
     streaming: bool
     prompt_tokens: float
     cached_tokens: float
@@ -22,6 +36,8 @@ class Routed:
     first_token_due_s: float
     prefill_endpoint: str | None = None
     """Of a prefill/decode pair: the engine that prefills."""
+    encodes: tuple[EncodedAt, ...] = ()
+    """Its encoders; empty: images are encoded where the prompt is prefilled."""
 
 
 class RequestMeter(Protocol):

@@ -6,7 +6,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from heliotrope.errors import InvalidInputError
-from heliotrope.media.attachment import Attachment, Modality, image_tokens
+from heliotrope.media.attachment import BORDER_TOKENS, Attachment, Modality, image_tokens
 from heliotrope.media.tokens import VisualTokenRule
 
 MAX_ATTACHMENTS = 256
@@ -14,6 +14,8 @@ MAX_ATTACHMENTS = 256
 MAX_TOKENS = 1_000_000
 """So is one whose images are more tokens together: no model reads that much, and each is hashed."""
 RULE = VisualTokenRule()
+ASSUMED_TOKENS = RULE.assumed_tokens + BORDER_TOKENS
+"""Of an image whose size nobody knows, its marks included."""
 
 _TEXT_TYPES = frozenset({"", "text", "input_text", "output_text", "refusal", "thinking"})
 _MODALITIES = {

@@ -23,6 +23,7 @@ class LlmRequest:
     request_id: str
     path: str
     model: str
+    """As the client named it."""
     prompt: bytes = field(repr=False)
     prompt_tokens: int
     max_output_tokens: int | None
@@ -43,6 +44,15 @@ class LlmRequest:
     """None: nobody follows sessions, or nothing tells which one it belongs to."""
     media: tuple[Attachment, ...] = ()
     """What it holds beside text, each once; the tokens that are known are part of the prompt's."""
+    answering: str | None = None
+    """The model that was chosen for it; None: the one that it names."""
+    held_seconds: float = 0.0
+    """How long it waited for an engine to start or wake."""
+
+    @property
+    def answering_model(self) -> str:
+        """The model that its engine is asked for."""
+        return self.answering or self.model
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from heliotrope.decide.standing import Standing
 from heliotrope_epp.datalayer.endpoint import EngineMetrics
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.plugins.options import Options
+from heliotrope_epp.plugins.transfers_in_flight import TransfersInFlight
 
 NAN = float("nan")
 MAX_ENDPOINTS = 4_096
@@ -95,6 +96,8 @@ class PickerMemory:
         self._places = _Places()
         self.dropped = 0
         """Endpoints forgotten because there were too many."""
+        self.transfers = TransfersInFlight()
+        """Of KV, on their way."""
 
     @property
     def shares(self) -> RegionShares:
@@ -119,6 +122,7 @@ class PickerMemory:
 
     def forget(self, key: str) -> None:
         """The endpoint is gone, or its engine is another one."""
+        self.transfers.forget(key)
         row = self._rows.pop(key, None)
         if row is not None:
             self._places.clear()
@@ -137,6 +141,7 @@ class PickerMemory:
             headroom_watts=headroom,
             throttled=throttled,
             region_counts=self._shares.counts() if policy.largest_region_share < 1.0 else {},
+            crowd=self.transfers.crowd(options, now_s),
             draw_seed=self._seed,
         )
 

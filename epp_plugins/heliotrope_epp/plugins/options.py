@@ -21,6 +21,14 @@ class Beliefs:
     """One standard deviation of these; 0 where nothing has been learned that speaks against the index."""
     offloaded_tokens: FloatColumn
     """In their own memory or a tier below it."""
+    offloaded_deviation_tokens: FloatColumn | None = None
+    """One standard deviation of these; None: that of the former."""
+
+    @property
+    def lower_deviation_tokens(self) -> FloatColumn:
+        """`offloaded_deviation_tokens`, whoever said it."""
+        lower = self.offloaded_deviation_tokens
+        return self.deviation_tokens if lower is None else lower
 
 
 def joined(beliefs: Sequence[Sequence[float] | Beliefs]) -> Sequence[float] | Beliefs:
@@ -33,7 +41,9 @@ def joined(beliefs: Sequence[Sequence[float] | Beliefs]) -> Sequence[float] | Be
     none = np.zeros(cached.shape[1])
     deviations = np.array([b.deviation_tokens if isinstance(b, Beliefs) else none for b in beliefs])
     offloaded = np.array([b.offloaded_tokens if isinstance(b, Beliefs) else _cached(b) for b in beliefs])
-    return Beliefs(cached[best, columns], deviations[best, columns], offloaded.max(axis=0))
+    lower = np.array([b.lower_deviation_tokens if isinstance(b, Beliefs) else none for b in beliefs])
+    most = offloaded.argmax(axis=0)
+    return Beliefs(cached[best, columns], deviations[best, columns], offloaded[most, columns], lower[most, columns])
 
 
 def _cached(belief: Sequence[float] | Beliefs) -> Sequence[float] | FloatColumn:
@@ -59,7 +69,14 @@ class Option:
 class Options(Sequence[Option]):
     """A sequence of options whose columns are there at once; single ones are made when somebody asks for them."""
 
-    __slots__ = ("cached_deviation_tokens", "cached_tokens", "loads", "offloaded_tokens", "states")
+    __slots__ = (
+        "cached_deviation_tokens",
+        "cached_tokens",
+        "loads",
+        "offloaded_deviation_tokens",
+        "offloaded_tokens",
+        "states",
+    )
 
     def __init__(
         self,
@@ -68,6 +85,7 @@ class Options(Sequence[Option]):
         cached_tokens: FloatColumn,
         cached_deviation_tokens: FloatColumn | None = None,
         offloaded_tokens: FloatColumn | None = None,
+        offloaded_deviation_tokens: FloatColumn | None = None,
     ) -> None:
         self.states = states
         self.loads = loads
@@ -77,6 +95,8 @@ class Options(Sequence[Option]):
         """One standard deviation of these; None: nobody says."""
         self.offloaded_tokens = offloaded_tokens
         """Cached in the endpoint's memory or a tier below it; None: nobody says."""
+        self.offloaded_deviation_tokens = offloaded_deviation_tokens
+        """One standard deviation of these; None: nobody says."""
 
     @classmethod
     def at(
@@ -99,6 +119,7 @@ class Options(Sequence[Option]):
                 cached_tokens.cached_tokens,
                 cached_tokens.deviation_tokens,
                 cached_tokens.offloaded_tokens,
+                cached_tokens.lower_deviation_tokens,
             )
         return cls(tuple(states), loads, np.array(cached_tokens, dtype=np.float64))
 
@@ -135,12 +156,14 @@ class Options(Sequence[Option]):
         taken = np.array(rows, dtype=np.intp)
         states = self.states
         deviation, offloaded = self.cached_deviation_tokens, self.offloaded_tokens
+        lower = self.offloaded_deviation_tokens
         return Options(
             tuple([states[i] for i in rows]),
             self.loads.rows(taken),
             self.cached_tokens[taken],
             None if deviation is None else deviation[taken],
             None if offloaded is None else offloaded[taken],
+            None if lower is None else lower[taken],
         )
 
 

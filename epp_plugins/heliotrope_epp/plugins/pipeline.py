@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from heliotrope.carbon.arms import Arm
+from heliotrope.decide.compared import Planned
 from heliotrope.decide.holdout import Assignment, Holdout
 from heliotrope.decide.policy import DecisionPolicy, Override
 from heliotrope.decide.quality import ModelVerdict, Prediction, judge
@@ -21,9 +22,10 @@ from heliotrope_epp.plugins.interface import (
 )
 from heliotrope_epp.plugins.memory import PickerMemory
 from heliotrope_epp.plugins.options import joined
-from heliotrope_epp.plugins.pickers.carbon import request_profile
+from heliotrope_epp.plugins.pickers.carbon import Helpers
+from heliotrope_epp.plugins.pickers.unfollowed import compare
 from heliotrope_epp.plugins.profile import Scheduling
-from heliotrope_epp.plugins.running import Asked, Helpers, Steering, run_profile
+from heliotrope_epp.plugins.running import Asked, Steering, run_profile
 from heliotrope_epp.plugins.scheduled import ProfileResult, ScheduleResult, served_model, untimed
 from heliotrope_epp.plugins.stages import (
     chosen_encoders,
@@ -84,7 +86,7 @@ class Pipeline:
         if policy is not None:
             policy = self._resolver.policy_for(policy, request.asked, now_unix_s)
             request = _kept_promise(request, policy)
-        assignment = self.holdout.assign(policy, request_profile(request))
+        assignment = self.holdout.assign(policy, request)
         models = None
         if policy is not None and prediction is not None:
             models = _judged(policy, request, states, prediction, assignment, effort_is_free)
@@ -94,15 +96,22 @@ class Pipeline:
         options = self._options(request, states, now_s, policy)
         steering = None if policy is None else Steering(policy, assignment, self.memory, now_s)
         asked = Asked(request, options, steering, now_unix_s, timer)
-        results = self._run(asked)
+        results, helpers = self._run(asked)
         handler = self._scheduling.handler
         primary = handler.primary({name: result.pick for name, result in results.items()})
         enforced = policy is not None and policy.enforce
-        return ScheduleResult(primary, results, enforced=enforced, assignment=assignment, models=models)
+        comparison = None
+        if steering is not None and not steering.followed:
+            pick, picker = results[primary].pick, self._profiles[primary].carbon_picker
+            comparison = compare(picker, request, pick, helpers)
+        return ScheduleResult(
+            primary, results, enforced=enforced, assignment=assignment, models=models, comparison=comparison
+        )
 
-    def _run(self, asked: Asked) -> dict[str, ProfileResult]:
-        """The handler's profiles, with the phases that go elsewhere."""
+    def _run(self, asked: Asked) -> tuple[dict[str, ProfileResult], Helpers]:
+        """The handler's profiles, with the phases that go elsewhere, and what a policy could choose from for these."""
         handler, request = self._scheduling.handler, asked.request
+        followed = asked.steering is not None and asked.steering.followed
         prefill = None if self._prefill is None else offered(self._prefill, asked)
         encode = self._encode if request.media else None
         encoders = None if encode is None else offered(encode, asked)
@@ -112,15 +121,15 @@ class Pipeline:
         )
         names = handler.profiles(request, self._names)
         results = {name: run_profile(self._profiles[name], asked, helpers) for name in names}
-        if prefill is not None:
+        if followed and prefill is not None:
             prefill.show(results, chosen_prefiller(results))
         elif self._prefill is not None and isinstance(handler, DisaggregatingHandler):
             prefill_elsewhere(results, handler, self._prefill, asked)
-        if encoders is not None:
+        if followed and encoders is not None:
             encoders.show(results, chosen_encoders(results))
         elif encode is not None and isinstance(handler, EncodingHandler):
             encode_elsewhere(results, handler, encode, asked)
-        return results
+        return results, helpers
 
     @property
     def producers(self) -> tuple[Producer, ...]:
@@ -138,6 +147,10 @@ class Pipeline:
                     producer.routed(request, state)
                 else:
                     believing.routed(request, state, fetched=fetched)
+
+    def moving(self, plan: Planned, source: EndpointState, reader: EndpointState, now_s: float) -> None:
+        """A routed request's plan moves KV blocks from one endpoint to another."""
+        self.memory.transfers.caused(plan, source, reader, now_s)
 
     def prefilled(self, request: LlmRequest, state: EndpointState) -> None:
         """The prompt of a routed request is prefilled here, and decoded where it was routed."""

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.holdout import Assignment
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.plugins.interface import LlmRequest, Options, Pick
 from heliotrope_epp.plugins.memory import PickerMemory
-from heliotrope_epp.plugins.pickers.carbon import Prefillers
+from heliotrope_epp.plugins.pickers.carbon import Helpers
 from heliotrope_epp.plugins.profile import Profile, WeightedScorer
 from heliotrope_epp.plugins.scheduled import ProfileResult, ProfileTimes
 
@@ -25,6 +26,11 @@ class Steering:
     memory: PickerMemory
     now_s: float
 
+    @property
+    def followed(self) -> bool:
+        """Whether the policy's choice is what is done; not under `Advise`, nor for what is held out."""
+        return self.policy.enforce and self.assignment.arm is not Arm.HOLDOUT
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -36,14 +42,6 @@ class Asked:
     """None: no policy is attached."""
     now_unix_s: float
     timer: Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Helpers:
-    """Endpoints that a policy may give a phase of the request to; None: that phase stays with the rest."""
-
-    prefill: Prefillers | None = None
-    encode: Prefillers | None = None
 
 
 ALONE = Helpers()
@@ -87,9 +85,12 @@ def _column(weighted: WeightedScorer, request: LlmRequest, options: Options) -> 
 
 def _weighted_sums(scorers: Sequence[WeightedScorer], columns: Sequence[FloatColumn]) -> FloatColumn:
     """Σ weight · value clamped to [0, 1], where NaN is 0. Equal endpoints get equal sums to the last bit."""
-    clamped = np.minimum(np.fmax(np.array(columns), 0.0), 1.0)
-    weights = np.array([[weighted.weight] for weighted in scorers])
-    sums: FloatColumn = np.add.reduce(weights * clamped, axis=0)
+    sums = np.zeros(len(columns[0]))
+    for weighted, column in zip(scorers, columns, strict=True):
+        clamped = np.fmax(column, 0.0)
+        np.minimum(clamped, 1.0, out=clamped)
+        clamped *= weighted.weight
+        sums += clamped
     return sums
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliotrope.decide.candidates import FloatColumn
+from heliotrope.decide.compared import Comparison, Planned
 from heliotrope.decide.decision import Decision
 from heliotrope.decide.explanation import MAX_CANDIDATES
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
@@ -96,6 +97,9 @@ class ScheduleResult:
     models: ModelVerdict | None = None
     """Which models may answer; None: the policy opts nothing in for this request, or none of its group is served."""
 
+    comparison: Comparison | None = None
+    """What ran beside what the policy would have done; None where it was followed, or there is none."""
+
     @property
     def pick(self) -> Pick:
         """The destination and its fallbacks."""
@@ -116,6 +120,15 @@ class ScheduleResult:
         if decision is None:
             return None
         return decision.row_of(endpoint) if prefill is None else decision.pair_row(endpoint, prefill.key)
+
+    def planned(self, endpoint: str) -> Planned | None:
+        """What is done when the request goes to `endpoint`, with its estimates; None where nobody has estimated it."""
+        row = self.plan_row(endpoint)
+        ran = None if self.comparison is None else self.comparison.ran
+        elsewhere = self.pick.prefill is not None or self.pick.encoders
+        if ran is not None and ran.endpoint == endpoint and elsewhere:
+            return ran
+        return None if row is None or self.decision is None else self.decision.planned(row)
 
     @property
     def model_choice(self) -> ModelChoice | None:
@@ -145,7 +158,8 @@ class ScheduleResult:
         choice = self.model_choice
         chosen = None if choice is None else choice.model
         why = None if choice is None else choice.why
-        return {"models": {**self.models.document(), "applied": self.enforced, "chosen": chosen, "why": why}}
+        applied = self.enforced and self.models.withheld is None
+        return {"models": {**self.models.document(), "applied": applied, "chosen": chosen, "why": why}}
 
 
 def served_model(state: EndpointState) -> str | None:

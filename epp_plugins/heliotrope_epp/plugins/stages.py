@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heliotrope.carbon.arms import Arm
 from heliotrope_epp.plugins.interface import DisaggregatingHandler, EncodingHandler, Option, Pick
 from heliotrope_epp.plugins.pickers.carbon import Prefillers
 from heliotrope_epp.plugins.profile import Profile
@@ -32,9 +31,9 @@ class Offered:
 
 
 def offered(profile: Profile, asked: Asked) -> Offered | None:
-    """None where no policy decides on the phase: without one, under `Advise`, and for what is held out."""
+    """None without a policy. Under `Advise`, and for what is held out, it says what it would do with them."""
     steering = asked.steering
-    if steering is None or not steering.policy.enforce or steering.assignment.arm is Arm.HOLDOUT:
+    if steering is None:
         return None
     started_s = asked.timer()
     kept, _ = filtered(profile, asked.request, asked.options)

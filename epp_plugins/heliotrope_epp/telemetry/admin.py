@@ -1,6 +1,6 @@
 """The admin port: metrics, liveness, readiness and the explanations of recent decisions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -22,14 +22,16 @@ class AdminServer:
         decisions: Callable[[int], list[dict[str, Any]]],
         decisions_kept: int,
         state: Callable[[], dict[str, Any]],
+        pages: Mapping[str, Callable[[], bytes]] | None = None,
     ) -> None:
-        """`ready` returns None, or the reason why not."""
+        """`ready` returns None, or the reason why not; `pages` are further JSON documents by path."""
         self._registry = registry
         self._ready = ready
         self._decision = decision
         self._decisions = decisions
         self._decisions_kept = decisions_kept
         self._state = state
+        self._pages = {} if pages is None else dict(pages)
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -45,6 +47,8 @@ class AdminServer:
         app.router.add_get("/debug/state", self._debug_state)
         app.router.add_get("/debug/decisions", self._debug_decisions)
         app.router.add_get("/debug/decisions/{request_id}", self._debug_decision)
+        for path in self._pages:
+            app.router.add_get(path, self._page)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
@@ -81,3 +85,6 @@ class AdminServer:
             kept = f"no such decision, or it is no longer kept: only the newest {self._decisions_kept} are"
             return web.json_response({"error": kept}, status=404)
         return web.json_response(found)
+
+    async def _page(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._pages[request.path](), content_type="application/json")

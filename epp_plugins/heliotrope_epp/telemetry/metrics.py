@@ -15,6 +15,7 @@ from heliotrope_epp.labels import LabelCap
 from heliotrope_epp.parsers.openai import Usage
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.plugins.scheduled import ScheduleResult
+from heliotrope_epp.telemetry.advice import AdviceCounters
 from heliotrope_epp.telemetry.models import ModelCounters
 from heliotrope_epp.telemetry.policies import PolicyCounters
 from heliotrope_epp.transport.interface import Report, Stats
@@ -111,6 +112,12 @@ class Metrics:
             registry=registry,
         )
         self._policies = PolicyCounters(registry)
+        self._advice = AdviceCounters(registry)
+        self._models_unused = Counter(
+            "heliotrope_decisions_without_models",
+            "Decisions in which learned models were not asked, as pairs of endpoints were among the plans.",
+            registry=registry,
+        )
         self._model_choices = ModelCounters(registry)
         self._decision_seconds = Histogram(
             "heliotrope_decision_seconds", "Wall time of one decision.", buckets=DECISION_BUCKETS, registry=registry
@@ -168,6 +175,8 @@ class Metrics:
             self._unclassified.inc()
         self._policies.decided(result)
         self._model_choices.decided(result)
+        if result.comparison is not None:
+            self._advice.compared(result.comparison, result.assignment.arm.value)
         if result.pick.options:
             self._phases.labels("aggregated" if result.pick.prefill is None else "disaggregated").inc()
         decision = result.decision
@@ -178,14 +187,18 @@ class Metrics:
         if decision.session is not None:
             session = decision.session
             self._session_turns.labels(session.movement.value, session.because.value, enforced).inc()
+        if decision.estimates.models_unused is not None:
+            self._models_unused.inc()
         for term in decision.dropped_terms:
             self._dropped.labels(term.value).inc()
-        row = result.plan_row(result.pick.options[0].key) if result.pick.options else None
-        if row is None:
+        plan = result.planned(result.pick.options[0].key) if result.pick.options else None
+        if plan is None:
             return
-        self._kv_actions.labels(decision.candidates.kv_actions[row].value, region or UNKNOWN).inc()
-        self._transfer_joules.labels(region or UNKNOWN).inc(float(decision.candidates.transfer_joules[row]))
-        joules, grams = decision.estimates.energy_joules[row], decision.estimates.grams_co2e[row]
+        self._kv_actions.labels(plan.kv_action.value, region or UNKNOWN).inc()
+        moved = float(plan.candidates.transfer_joules[plan.row])
+        if np.isfinite(moved):
+            self._transfer_joules.labels(region or UNKNOWN).inc(moved)
+        joules, grams = plan.value("energy_joules"), plan.value("grams_co2e")
         if np.isfinite(joules):
             router = 0.0 if result.models is None else result.models.prediction.router_joules
             self._joules.labels(region or UNKNOWN).inc(float(joules) + router)
@@ -195,6 +208,8 @@ class Metrics:
     def nothing_chosen(self, result: ScheduleResult) -> None:
         """A request was scheduled and nothing was left to send it to."""
         self._policies.decided(result)
+        if result.comparison is not None:
+            self._advice.compared(result.comparison, result.assignment.arm.value)
         decision = result.decision
         if decision is not None and decision.winner is None:
             enforced = "true" if result.enforced else "false"

@@ -76,6 +76,20 @@ class PolicyCollector(Collector):
         """All families."""
         yield from self._versions()
         yield from self._past()
+        yield from self._transfers()
+
+    def _transfers(self) -> Iterator[Metric]:
+        transfers = self._memory.transfers
+        yield GaugeMetricFamily(
+            "heliotrope_kv_transfers_in_flight",
+            "KV transfers that this picker caused and takes to be on their way.",
+            value=transfers.count(self._clock()),
+        )
+        yield CounterMetricFamily(
+            "heliotrope_kv_transfers_uncounted",
+            "KV transfers that are not among them because there were too many.",
+            value=transfers.dropped,
+        )
 
     def _versions(self) -> Iterator[Metric]:
         history, policy = self._history, self._store.policy()
@@ -92,6 +106,14 @@ class PolicyCollector(Collector):
             "1 while the newest version of the policy in force is refused, so that the last good one holds.",
             value=history.outdated_because is not None,
         )
+        granted = GaugeMetricFamily(
+            "heliotrope_downgrades_granted",
+            "1 where the namespace may have other models answer, 0 where not; absent for a policy without models.",
+            labels=["policy"],
+        )
+        if policy is not None and policy.models is not None:
+            granted.add_metric([policy.name], policy.models.withheld is None)
+        yield granted
         changes = CounterMetricFamily("heliotrope_policy_changes", "Changes of the policy in force.", labels=["result"])
         for result, count in (
             ("applied", history.applied),

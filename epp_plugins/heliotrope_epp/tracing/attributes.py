@@ -6,21 +6,9 @@ semantic conventions. What is unknown is left out. No attribute holds text of a 
 
 from dataclasses import dataclass
 
-Value = str | int | float | bool | tuple[str, ...] | tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Attribute:
-    """A name with what it means."""
-
-    name: str
-    type: str
-    """As in OpenTelemetry: `string`, `int`, `double`, `boolean`, `string[]`, `double[]`."""
-    unit: str
-    """Empty for names, flags and pure numbers."""
-    meaning: str
-    example: str
-
+from heliotrope_epp.tracing import region_attributes as region
+from heliotrope_epp.tracing.attribute import Attribute as Attribute
+from heliotrope_epp.tracing.attribute import Value as Value
 
 MODEL = Attribute("gen_ai.request.model", "string", "", "The model that the client asked for.", "llama-3.1-8b")
 REQUEST_ID = Attribute("gen_ai.request.id", "string", "", "The `x-request-id`, as llm-d names it.", "9f1c2e6a-…")
@@ -154,9 +142,40 @@ ADVISED_ENDPOINT = Attribute(
     "heliotrope.decision.endpoint",
     "string",
     "",
-    "Where the policy sends it; under `Advise` it may differ.",
+    "Where the policy sends it; under `Advise`, and for what is held out, another one may get it.",
     "default/pod-b",
 )
+ADVISED_PREFILL = Attribute(
+    "heliotrope.decision.prefill",
+    "string",
+    "",
+    "Where the policy would have prefilled; absent, as the next four: it was followed.",
+    "default/pod-c",
+)
+ADVISED_ENCODE = Attribute(
+    "heliotrope.decision.encode",
+    "string[]",
+    "",
+    "Where it would have encoded images, if not with the prefill.",
+    "[default/pod-e]",
+)
+ADVISED_KV_ACTION = Attribute(
+    "heliotrope.decision.kv.action", "string", "", "What its KV action would have been.", "PeerTransfer"
+)
+ADVISED_KV_SOURCE = Attribute(
+    "heliotrope.decision.kv.source", "string", "", "Where it would have pulled blocks from.", "default/pod-b"
+)
+ADVISED_SAME = Attribute(
+    "heliotrope.decision.same_plan", "boolean", "", "Whether what was done is the policy's whole plan.", "false"
+)
+MODELLED_JOULES = Attribute(
+    "heliotrope.modelled_saving.energy_joules",
+    "double",
+    "J",
+    "By how much the policy's whole plan was estimated to draw less than what was done.",
+    "12.5",
+)
+MODELLED_GRAMS = Attribute("heliotrope.modelled_saving.gco2e_grams", "double", "gCO2e", "So of emissions.", "0.0011")
 REGION = Attribute("heliotrope.region", "string", "", "RegionProfile of the endpoint.", "spain")
 VARIANT = Attribute("heliotrope.variant", "string", "", "WorkloadVariant of the endpoint.", "default/llama-8b-h100")
 PREFILL_ENDPOINT = Attribute("heliotrope.phase.prefill", "string", "", "Endpoint of the prefill.", "default/pod-a")
@@ -196,6 +215,10 @@ KV_TRANSFER_SECONDS = Attribute(
 KV_TRANSFER_JOULES = Attribute(
     "heliotrope.kv.transfer_joules", "double", "J", "Expected, of the network and both ends.", "9.0"
 )
+HELD_SECONDS = Attribute(
+    "heliotrope.held_seconds", "double", "s", "How long it waited for an engine to start or wake; absent: not at all.",
+    "41.7",
+)  # fmt: skip
 EXPECTED_OUTPUT_TOKENS = Attribute(
     "heliotrope.expected_output_tokens", "double", "tokens", "Expected length of the answer.", "131.5"
 )
@@ -288,6 +311,20 @@ COVERAGE = Attribute(
 ACCELERATOR_SECONDS = Attribute(
     "heliotrope.energy.accelerator_seconds", "double", "s", "Time × its share of the accelerators.", "0.31"
 )
+ENERGY_ENDPOINTS = Attribute(
+    "heliotrope.energy.endpoints",
+    "string[]",
+    "",
+    "Engines that served it, the one that answered first; absent: one did.",
+    "[default/pod-a, default/encode-0]",
+)
+ENERGY_ENDPOINT_JOULES = Attribute(
+    "heliotrope.energy.endpoint_joules",
+    "double[]",
+    "J",
+    "What each of these drew of `measured_joules`.",
+    "[58.2, 1.67]",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,10 +354,11 @@ ORCHESTRATION = SpanType(
         POLICY, POLICY_REVISION, SERVICE_CLASS, DEMAND_EVENT, REFUSED_OVERRIDES,
         RELAXED, ENFORCED, ARM, OUTCOME, DECIDED_BY, REASON, REJECTION, DROPPED_TERMS,
         SESSION_MOVEMENT, SESSION_BECAUSE, SESSION_TURNS, SESSION_PREVIOUS, SESSION_GATE_VALUE, SESSION_GATE_THRESHOLD,
-        CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT,
-        ENCODE_ENDPOINTS, MEDIA_COUNT, MEDIA_UNKNOWN,
+        CANDIDATES, ENDPOINT, ADVISED_ENDPOINT, ADVISED_PREFILL, ADVISED_ENCODE, ADVISED_KV_ACTION,
+        ADVISED_KV_SOURCE, ADVISED_SAME, MODELLED_JOULES, MODELLED_GRAMS,
+        REGION, VARIANT, PREFILL_ENDPOINT, DECODE_ENDPOINT, ENCODE_ENDPOINTS, MEDIA_COUNT, MEDIA_UNKNOWN,
         PROMPT_TOKENS, CACHED_TOKENS, KV_ACTION, KV_SOURCE, KV_TRANSFER_SECONDS, KV_TRANSFER_JOULES,
-        EXPECTED_OUTPUT_TOKENS, EXPECTED_JOULES, ATTRIBUTED_JOULES, INCREMENTAL_JOULES,
+        HELD_SECONDS, EXPECTED_OUTPUT_TOKENS, EXPECTED_JOULES, ATTRIBUTED_JOULES, INCREMENTAL_JOULES,
         ENERGY_ERROR, GRAMS, WATER, COST, EXPECTED_TTFT, EXPECTED_TPOT, EXPECTED_SERVICE,
         AVOIDED_JOULES, AVOIDED_SECONDS, PUE, INTENSITY,
         SIGNAL_FRESHNESS, SIGNAL_TYPE, SIGNAL_FACTOR, SIGNAL_SOURCE, SIGNAL_AGE, SIGNAL_ESTIMATED,
@@ -342,8 +380,19 @@ ENERGY = SpanType(
     REQUEST.name,
     (
         MEASURED_JOULES, ESTIMATED_JOULES, ESTIMATION_ERROR, IDLE_JOULES, HOST_JOULES, COVERAGE, ACCELERATOR_SECONDS,
-        ENDPOINT, REGION, VARIANT,
+        ENERGY_ENDPOINTS, ENERGY_ENDPOINT_JOULES, ENDPOINT, REGION, VARIANT,
     ),
 )  # fmt: skip
 
-SPANS = (REQUEST, ORCHESTRATION, PROFILE_RUN, FILTERS, SCORING, SCORER, PICK, ENERGY)
+PLACEMENT = SpanType(
+    "heliotrope.region.placement",
+    REQUEST.name,
+    (
+        MODEL, REQUEST_ID, REGION, region.REGION_REASON, region.REGION_SCHEDULER, region.REGION_OUTCOME,
+        region.REGION_FALLBACK, region.REGION_WINDOW, region.REGION_WINDOW_REQUESTS, region.REGION_WINDOW_SECONDS,
+        region.REGION_SOLVER_SECONDS, region.REGION_GAP, region.REGION_STATE_AGE, region.REGION_HELD,
+        region.REGION_SESSION, region.REGION_CARBON, PROMPT_TOKENS, EXPECTED_OUTPUT_TOKENS,
+    ),
+)  # fmt: skip
+
+SPANS = (REQUEST, ORCHESTRATION, PROFILE_RUN, FILTERS, SCORING, SCORER, PICK, ENERGY, PLACEMENT)

@@ -6,6 +6,7 @@ import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
 
 from heliotrope.decide.candidates import RegionView
+from heliotrope.decide.compared import Comparison, Planned
 from heliotrope.decide.decision import Decision
 from heliotrope.decide.quality import ModelChoice, ModelVerdict
 from heliotrope.decide.verdict import SessionVerdict
@@ -31,6 +32,7 @@ class Facts:
     expected_output_tokens: float
     media_count: int = 0
     media_unknown: int = 0
+    held_seconds: float = 0.0
 
     def names(self) -> Values:
         """What every span of the decision carries, as in llm-d's picker."""
@@ -148,6 +150,8 @@ class DecisionRecord:
                 a.PROMPT_TOKENS: facts.prompt_tokens,
                 a.EXPECTED_OUTPUT_TOKENS: float(facts.expected_output_tokens),
             }
+            if facts.held_seconds:
+                values[a.HELD_SECONDS] = facts.held_seconds
             if facts.media_count:
                 values |= {a.MEDIA_COUNT: facts.media_count, a.MEDIA_UNKNOWN: facts.media_unknown}
         if destination is not None:
@@ -164,8 +168,10 @@ class DecisionRecord:
                 values |= _of_models(self.result.models, self.result.model_choice)
             if self.result.decision is not None:
                 values[a.ENFORCED] = self.result.enforced
-                row = None if destination is None else self.result.plan_row(destination.endpoint)
-                values |= _of_decision(self.result.decision, row)
+                plan = None if destination is None else self.result.planned(destination.endpoint)
+                values |= _of_decision(self.result.decision, plan)
+            if self.result.comparison is not None:
+                values |= _unfollowed(self.result.comparison)
         cached = values.get(a.CACHED_TOKENS)
         if facts is not None and destination is not None and isinstance(cached, float):
             values |= _avoided(facts.prompt_tokens, cached, destination)
@@ -216,7 +222,24 @@ def _avoided(prompt_tokens: int, cached_tokens: float, destination: Destination)
     }
 
 
-def _of_decision(decision: Decision, row: int | None) -> Values:
+def _unfollowed(comparison: Comparison) -> Values:
+    """What the policy would have done where something else was."""
+    plan = comparison.advised
+    if plan is None:
+        return {a.ADVISED_ENDPOINT: None}
+    return {
+        a.ADVISED_ENDPOINT: plan.endpoint,
+        a.ADVISED_PREFILL: plan.prefill_endpoint,
+        a.ADVISED_ENCODE: plan.encode_endpoints or None,
+        a.ADVISED_KV_ACTION: plan.kv_action.value,
+        a.ADVISED_KV_SOURCE: plan.kv_source,
+        a.ADVISED_SAME: comparison.same,
+        a.MODELLED_JOULES: comparison.saved("energy_joules"),
+        a.MODELLED_GRAMS: comparison.saved("grams_co2e"),
+    }
+
+
+def _of_decision(decision: Decision, plan: Planned | None) -> Values:
     provenance = decision.policy.provenance
     values: dict[a.Attribute, a.Value | None] = {
         a.POLICY: decision.policy.name,
@@ -233,9 +256,9 @@ def _of_decision(decision: Decision, row: int | None) -> Values:
     }
     if decision.session is not None:
         values |= _session(decision.session)
-    candidates, e = decision.candidates, decision.estimates
-    if row is None:
+    if plan is None:
         return values
+    candidates, e, row = plan.candidates, plan.estimates, plan.row
     values |= {
         a.CACHED_TOKENS: candidates.reused_tokens(row),
         a.KV_ACTION: candidates.kv_actions[row].value,

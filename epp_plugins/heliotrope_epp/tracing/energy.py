@@ -41,6 +41,11 @@ class EnergyRecord:
             a.HOST_JOULES: float(energy.host_joules),
             a.COVERAGE: float(energy.coverage),
             a.ACCELERATOR_SECONDS: float(energy.accelerator_seconds),
+            a.ENERGY_ENDPOINTS: tuple(share.endpoint for share in energy.engines) or None,
+            a.ENERGY_ENDPOINT_JOULES: tuple(
+                joules_from_millijoules(float(share.millijoules)) for share in energy.engines
+            )
+            or None,
             a.ENDPOINT: request.endpoint,
             a.REGION: request.region,
             a.VARIANT: request.variant,

@@ -12,6 +12,7 @@ from heliotrope_epp.plugins.scheduled import ScheduleResult, untimed
 from heliotrope_epp.tracing import w3c
 from heliotrope_epp.tracing.decision import DecisionRecord, Destination, Facts
 from heliotrope_epp.tracing.export import SpanQueue
+from heliotrope_epp.tracing.placement import Placement, PlacementRecord
 from heliotrope_epp.tracing.request import COMPLETE, Arrival, RequestRecord
 from heliotrope_epp.tracing.sampling import Sampler
 from heliotrope_epp.transport.interface import Headers, Request
@@ -42,6 +43,9 @@ class RequestTrace:
 
     def scheduled(self, request: LlmRequest, result: ScheduleResult) -> None:
         """The pipeline has run."""
+
+    def placed(self, request: LlmRequest, placement: Placement) -> None:
+        """The region tier has decided where it goes."""
 
     def routed(self, chosen: Option, arm: str) -> None:
         """It is about to be sent to the endpoint that was decided on."""
@@ -114,17 +118,17 @@ class RecordedTrace(RequestTrace):
 
     def scheduled(self, request: LlmRequest, result: ScheduleResult) -> None:
         """Keep the facts and the result."""
-        self._facts = Facts(
-            request_id=request.request_id,
-            model=request.model,
-            streaming=request.streaming,
-            prompt_tokens=request.prompt_tokens,
-            max_output_tokens=request.max_output_tokens,
-            expected_output_tokens=request.expected_output_tokens,
-            media_count=len(request.media),
-            media_unknown=sum(item.tokens is None for item in request.media),
-        )
+        self._facts = _facts_of(request)
         self._result = result
+
+    def placed(self, request: LlmRequest, placement: Placement) -> None:
+        """Queue the placement."""
+        self._facts = _facts_of(request)
+        self._queue.put(
+            PlacementRecord(
+                self._context, self._offset_s, self._started_s, self._clock.monotonic(), self._facts, placement
+            )
+        )
 
     def routed(self, chosen: Option, arm: str) -> None:
         """Queue the decision."""
@@ -250,6 +254,20 @@ class Tracer:
             _outgoing(trace_id, context.span_id, parent, w3c.SAMPLED, state),
             remove,
         )
+
+
+def _facts_of(request: LlmRequest) -> Facts:
+    return Facts(
+        request_id=request.request_id,
+        model=request.model,
+        streaming=request.streaming,
+        prompt_tokens=request.prompt_tokens,
+        max_output_tokens=request.max_output_tokens,
+        expected_output_tokens=request.expected_output_tokens,
+        held_seconds=request.held_seconds,
+        media_count=len(request.media),
+        media_unknown=sum(item.tokens is None for item in request.media),
+    )
 
 
 def _outgoing(trace_id: int, span_id: int, parent: w3c.Parent | None, sampled: int, state: str) -> Headers:

@@ -85,6 +85,11 @@ def priority_of(item: Mapping[str, Any]) -> tuple[str, int]:
     return str(name), priority or 0
 
 
+def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    """The labels of an object."""
+    return dict((item.get("metadata") or {}).get("labels") or {})
+
+
 def endpoints_of(pool: Pool, pods: Iterable[Pod], node_regions: Mapping[str, str | None]) -> tuple[Endpoint, ...]:
     """One endpoint per serving pod and active target port, sorted by key.
 

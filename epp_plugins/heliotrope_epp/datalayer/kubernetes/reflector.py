@@ -82,6 +82,8 @@ class Reflector(Generic[T]):
         """Whether the collection was listed once, or found not to exist."""
         self.healthy = False
         """Whether the last call succeeded."""
+        self.tried = False
+        """Whether a list has ended, well or not."""
 
     @property
     def objects(self) -> Mapping[str, T]:
@@ -206,10 +208,12 @@ class Reflector(Generic[T]):
         self._problems.clear()
         self.healthy = True
         self.synced = True
+        self.tried = True
         self._changed()
         return self._timing.not_served_pause_s * self._rng.uniform(0.5, 1.0)
 
     def _reached(self) -> None:
+        self.tried = True
         if self.synced and not self.healthy:
             _log.info("%s can be read again", self._collection)
         self.healthy = True
@@ -218,6 +222,9 @@ class Reflector(Generic[T]):
         if self.healthy or not self.synced:
             _log.warning("%s cannot be read, what was last read stays in force: %s", self._collection, error)
         self.healthy = False
+        if not self.tried:
+            self.tried = True
+            self._changed()
         return self._backoff.failed()
 
 

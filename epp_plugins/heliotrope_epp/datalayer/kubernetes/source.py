@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from heliotrope.api.documents import parse
+from heliotrope.api.grants import Right, grant
 from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
 from heliotrope.api.v1alpha1.common import GROUP, VERSION, Resource
 from heliotrope.errors import InvalidInputError
@@ -18,6 +19,7 @@ from heliotrope_epp.datalayer.kubernetes.objects import (
     Pod,
     Pool,
     endpoints_of,
+    labels_of,
     nodes_in_question,
     pod_of,
     pool_of,
@@ -78,6 +80,12 @@ class KubernetesSource:
             priority_of,
             required=False,
         )
+        self._namespaces = self._reflector(
+            Collection("", "v1", "namespaces"),
+            labels_of,
+            field_selector=f"metadata.name={pool.namespace}",
+            required=False,
+        )
         self._nodes = NodeRegions(connection)
         self._nodes_missing = False
         self._pods: _Pods | None = None
@@ -98,7 +106,8 @@ class KubernetesSource:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                for reflector in (self._pools, self._policies, self._variants, self._regions, self._objectives):
+                optional = (self._objectives, self._namespaces)
+                for reflector in (self._pools, self._policies, self._variants, self._regions, *optional):
                     group.create_task(reflector.run())
                 group.create_task(self._assemble(group, publish))
         except ExceptionGroup as errors:
@@ -140,9 +149,13 @@ class KubernetesSource:
             self._pods = _Pods(selector, reflector, group.create_task(reflector.run()))
 
     def _complete(self) -> bool:
-        """Whether each kind was listed, so that nothing that exists is missing."""
+        """Whether each kind was listed, so that nothing that exists is missing; rights may be unknown, if asked for."""
         mirrors = (self._pools, self._policies, self._variants, self._regions)
-        return all(each.synced for each in mirrors) and (self._pods is None or self._pods.reflector.synced)
+        return (
+            self._namespaces.tried
+            and all(each.synced for each in mirrors)
+            and (self._pods is None or self._pods.reflector.synced)
+        )
 
     async def _gathered(self, pool: Pool | None) -> Resources:
         regions = tuple(self._regions.objects[name] for name in sorted(self._regions.objects))
@@ -169,7 +182,13 @@ class KubernetesSource:
             problems=tuple(problems),
             outdated_policies=self._policies.outdated,
             priorities=dict(self._objectives.objects.values()),
+            downgrades_withheld_because=self._downgrades_withheld(),
         )
+
+    def _downgrades_withheld(self) -> str | None:
+        namespace = self._pool.namespace
+        granted = grant(Right.DOWNGRADES, namespace, self._namespaces.objects.get(namespace))
+        return None if granted.allowed else granted.message
 
     def _resources(self, kind: type[R], namespace: str | None) -> Reflector[R]:
         collection = Collection(GROUP, VERSION, kind.definition.plural, namespace)
@@ -214,6 +233,8 @@ def _typed(item: dict[str, Any], kind: type[R]) -> R:
     status = item.get("status") or {}
     if kind is RegionProfile:
         document["status"] = item.get("status")
+    elif kind is CarbonPolicy and status.get("demandResponse"):
+        document["status"] = {"demandResponse": status["demandResponse"]}  # what is answered; the rest is for people
     elif kind is WorkloadVariant and status.get("chosenPower"):
         document["status"] = {"chosenPower": status["chosenPower"]}  # counts of replicas change too often to follow
     resource = parse(document, unknown_fields="ignore")

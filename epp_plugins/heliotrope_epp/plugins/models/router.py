@@ -40,6 +40,8 @@ class ModelRouter:
         predictor = self._predictors.get(kind) or TablePredictor(f"no predictor {kind.value} is set up")
         if kind is Predictor.HTTP and policy is not None and not policy.enforce:
             predictor = TablePredictor("Advise does not let requests wait")
+        elif kind is Predictor.HTTP and policy is not None and policy.models is not None and policy.models.withheld:
+            predictor = TablePredictor("requests do not wait for what is not granted")
         started_s = self._meter.clock()
         answered = False
         asked_joules = 0.0

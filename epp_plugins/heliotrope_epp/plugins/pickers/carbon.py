@@ -11,15 +11,16 @@ from random import Random
 
 import numpy as np
 
-from heliotrope.cache.action import KvAction
 from heliotrope.cache.gate import OFF, Gate
 from heliotrope.cache.links import Links
+from heliotrope.carbon.arms import Arm
 from heliotrope.decide.candidates import Candidates, FloatColumn, RegionView
 from heliotrope.decide.decision import Decision, decide
 from heliotrope.decide.encode import Encoding
 from heliotrope.decide.feasible import Loss
+from heliotrope.decide.helpers import usable_helpers
 from heliotrope.decide.holdout import UNASSIGNED, Assignment
-from heliotrope.decide.phases import usable_helpers, with_pairs
+from heliotrope.decide.phases import with_pairs
 from heliotrope.decide.plans import with_kv_plans
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope.decide.request import RequestProfile
@@ -31,6 +32,7 @@ from heliotrope_epp.plugins.context import CarbonContext
 from heliotrope_epp.plugins.embeddings import EmbeddingIndex
 from heliotrope_epp.plugins.interface import LlmRequest, Option, Options, Pick
 from heliotrope_epp.plugins.kv_labels import place_of
+from heliotrope_epp.plugins.pickers.columns import candidates_of, request_profile
 from heliotrope_epp.plugins.pickers.fixed import FixedColumns, FixedColumnsCache
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters, best_first
 from heliotrope_epp.plugins.pickers.transfers import KvPoolCache, PairPoolCache
@@ -40,9 +42,6 @@ CARBON_PICKER = "carbon-picker"
 NEVER = frozenset({Loss.REGION, Loss.QUALITY, Loss.CAPACITY})
 """Constraints that hold for fallbacks too: a gateway's retry must not leave the allowed regions."""
 
-_OWN_CACHE = (KvAction.RECOMPUTE, KvAction.ROUTE_TO_OWNER)
-"""What an endpoint does with a prompt of which it caches nothing, and something."""
-
 
 @dataclass(frozen=True, slots=True)
 class Prefillers:
@@ -50,6 +49,14 @@ class Prefillers:
 
     options: Options
     standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """Endpoints that a policy may give a phase of the request to; None: that phase stays with the rest."""
+
+    prefill: Prefillers | None = None
+    encode: Prefillers | None = None
 
 
 class CarbonPicker:
@@ -78,11 +85,13 @@ class CarbonPicker:
         self._count = parameters.max_num_of_endpoints
         self._context = context
         self._random = random
-        self._models = models
+        self.models = models
+        """See above."""
         self._fixed = FixedColumnsCache()
         self._kv_pools = KvPoolCache(links or Links())
         self._prefill_fixed = FixedColumnsCache()
-        self._pair_pools = PairPoolCache(links or Links())
+        self.pair_pools = PairPoolCache(links or Links())
+        """Which endpoints make pairs."""
         self._gate = gate
 
     def evaluate(
@@ -102,10 +111,19 @@ class CarbonPicker:
         `policy` is the one that holds for this request (`heliotrope.decide.resolve`); by default the attached one.
         `prefillers` may prefill for the options; None: each prefills what it decodes.
         `encoders` may encode for whoever prefills; None: each encodes what it prefills.
+
+        A held-out request is chosen for as if nobody could do a phase for others: who does, the profiles say. What the
+        policy would do with them is its `steered`.
         """
         policy = policy or self._context.policy()
         if policy is None:
             return None
+        if assignment.arm is Arm.HOLDOUT and not (prefillers is None and encoders is None):
+            arguments = request, options, scores, now_unix_s
+            steered = replace(assignment, arm=Arm.STEERED)
+            whole = self.evaluate(*arguments, steered, policy, standing, prefillers, encoders)
+            blind = self.evaluate(*arguments, assignment, policy, standing)
+            return None if blind is None else replace(blind, steered=whole)
         fixed = self._fixed.of(options)
         last_served = _last_served(request, fixed.endpoints)
         if last_served is not None and policy.largest_region_share < 1.0:
@@ -116,7 +134,9 @@ class CarbonPicker:
             policy.kv,
             self._kv_pools.of(options.states, fixed),
             offloaded_tokens=options.offloaded_tokens,
+            offloaded_deviation_tokens=options.offloaded_deviation_tokens,
             last_served=None if policy.kv.own_caches_count else last_served,
+            crowd=standing.crowd,
         )
         profile = request_profile(request)
         if prefillers is not None:
@@ -129,13 +149,20 @@ class CarbonPicker:
             policy,
             now_unix_s,
             assignment=assignment,
-            models=self._models(),
+            models=self.models(),
             standing=standing,
         )
         session = request.session
         if session is None:
             return decision
         return with_session(decision, session.view, self._gate, session.identity.source.value)
+
+    def alone(
+        self, prompt_tokens: int, others: Options, regions: Mapping[str, RegionView], policy: DecisionPolicy
+    ) -> Candidates:
+        """Prefillers, each with what it caches itself."""
+        alone = candidates_of(others, np.zeros(len(others)), regions, self._prefill_fixed.of(others))
+        return with_kv_plans(alone, float(prompt_tokens), policy.kv)
 
     def _with_pairs(
         self,
@@ -150,13 +177,12 @@ class CarbonPicker:
     ) -> Candidates:
         others = prefillers.options
         fixed = self._prefill_fixed.of(others)
-        pool = self._pair_pools.of(options.states, others.states, (decode, fixed))
+        pool = self.pair_pools.of(options.states, others.states, (decode, fixed))
         if pool is None:
             return candidates
-        alone = candidates_of(others, np.zeros(len(others)), candidates.region_views, fixed)
         return with_pairs(
             candidates,
-            with_kv_plans(alone, float(profile.prompt_tokens), policy.kv),
+            self.alone(profile.prompt_tokens, others, candidates.region_views, policy),
             pool,
             profile,
             policy,
@@ -217,6 +243,9 @@ class CarbonPicker:
         if decision.winner is None:
             return Pick((), _why_nothing(decision), decision)
         # A plan that fetches KV blocks, or is prefilled elsewhere, stands behind the endpoints, of which it is one.
+        # What is held out has its phases elsewhere by the profiles.
+        if assignment.arm is Arm.HOLDOUT:
+            prefillers = encoders = None
         prefill = None if prefillers is None else _prefiller(decision, decision.winner, prefillers.options)
         winner = decision.candidates.endpoints.index(decision.candidates.endpoints[decision.winner])
         chosen = [winner]
@@ -226,7 +255,7 @@ class CarbonPicker:
             spares = [i for i in order if i != winner and losses[i] not in NEVER]
             if prefill is not None:
                 # A gateway's retry carries the same header, so it must go where the prefiller's blocks fit.
-                spares = self._pair_pools.partners(options.states, prefill.state, spares)
+                spares = self.pair_pools.partners(options.states, prefill.state, spares)
             chosen += spares[: self._count - 1]
         encode = () if encoders is None else _encoders(decision, decision.winner, encoders.options)
         return Pick(tuple(options[i] for i in chosen), decision=decision, prefill=prefill, encoders=encode)
@@ -250,79 +279,6 @@ def _last_served(request: LlmRequest, endpoints: Sequence[str]) -> int | None:
     view = None if request.session is None else request.session.view
     previous = None if view is None else view.previous_endpoint
     return endpoints.index(previous) if previous in endpoints else None
-
-
-def request_profile(request: LlmRequest) -> RequestProfile:
-    """The request as a decision sees it, without its text."""
-    return RequestProfile(
-        request_id=request.request_id,
-        model=request.model,
-        prompt_tokens=request.prompt_tokens,
-        expected_output_tokens=request.expected_output_tokens,
-        streaming=request.streaming,
-        ttft_slo_seconds=request.ttft_slo_seconds,
-        tpot_slo_seconds=request.tpot_slo_seconds,
-        reasoning=request.reasoning,
-        media=request.media,
-    )
-
-
-def candidates_of(
-    options: Options,
-    scores: FloatColumn,
-    regions: Mapping[str, RegionView],
-    fixed: FixedColumns | None = None,
-    last_served: int | None = None,
-) -> Candidates:
-    """The options as columns, in their order; what is unknown is NaN or None.
-
-    `fixed` are the columns of these options that only change with the resources, if they are at hand; `last_served` is
-    the one that served the session's last turn.
-    """
-    if fixed is None:
-        fixed = FixedColumnsCache().of(options)
-    loads = options.loads
-    n = len(options)
-    actions = [_OWN_CACHE[known] for known in (options.cached_tokens > 0.0).tolist()]
-    if last_served is not None and actions[last_served] is KvAction.ROUTE_TO_OWNER:
-        actions[last_served] = KvAction.LOCAL_HIT
-    return Candidates(
-        endpoints=fixed.endpoints,
-        endpoint_count=n,
-        regions=fixed.regions,
-        region_names=fixed.region_names,
-        region_codes=fixed.region_codes,
-        engine_rows=fixed.engine_rows,
-        running=loads.running,
-        waiting=loads.waiting,
-        waiting_tokens=loads.waiting_tokens,
-        oldest_waiting_seconds=loads.oldest_waiting_seconds,
-        kv_tokens=loads.kv_tokens,
-        prefill_duty=loads.prefill_duty,
-        cached_tokens=options.cached_tokens,
-        quality=fixed.quality,
-        price_per_hour=fixed.price_per_hour,
-        base_score=scores,
-        embodied_grams=fixed.embodied_grams,
-        embodied_lifetime_seconds=fixed.embodied_lifetime_seconds,
-        region_views=regions,
-        hardware_rows=fixed.hardware_rows,
-        prefill_tokens_in_flight=loads.prefill_tokens_in_flight,
-        decode_tokens_in_flight=loads.decode_tokens_in_flight,
-        kv_capacity_tokens=loads.kv_capacity_tokens,
-        power_watts=loads.power_watts,
-        sm_clock_mhz=loads.sm_clock_mhz,
-        seconds_since_piece=loads.seconds_since_piece,
-        recent_running=loads.recent_running,
-        recent_prompt_tokens_per_second=loads.recent_prompt_tokens_per_second,
-        waiting_squared_tokens=loads.waiting_squared_tokens,
-        step_seconds=loads.step_seconds,
-        step_prefills=loads.step_prefills,
-        kv_actions=tuple(actions),
-        kv_sources=(None,) * n,
-        transfer_seconds=np.zeros(n),
-        transfer_joules=np.zeros(n),
-    )
 
 
 def _why_nothing(decision: Decision) -> str:

@@ -9,7 +9,7 @@ from heliotrope.decide.estimate import estimate
 from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.options import Options
-from heliotrope_epp.plugins.pickers.carbon import candidates_of, request_profile
+from heliotrope_epp.plugins.pickers.columns import candidates_of, request_profile
 from heliotrope_epp.plugins.pickers.fixed import FixedColumnsCache
 
 MAX_ENDPOINTS = 1_000

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from heliotrope.cache.crowd import Crowd
 from heliotrope.cache.links import Links, Place
 from heliotrope.cache.plans import KvPool, kv_pool
+from heliotrope.decide.candidates import FloatColumn
 from heliotrope.decide.phases import PairPool, pair_pool
 from heliotrope.engine.model import EngineModel
 from heliotrope_epp.datalayer.endpoint import Endpoint, Traits
@@ -69,6 +71,17 @@ class PairPoolCache:
         states = [decode[i] for i in rows]
         planes = pair_pool(_described(states), _described([prefiller]), self._links).planes
         return [i for i, latency in zip(rows, planes[0, :, 0].tolist(), strict=True) if latency == latency]  # NaN: none
+
+    def planes_between(
+        self, decode: EndpointState, prefiller: EndpointState, readers: Crowd | None, sources: Crowd | None
+    ) -> FloatColumn:
+        """What KV takes from the prefiller to the decoder, as in `PairPool`; NaN where they make no pair.
+
+        `readers` and `sources` are the transfers on their way at the one and the other alone.
+        """
+        pool = pair_pool(_described([decode]), _described([prefiller]), self._links)
+        planes: FloatColumn = pool.crowded(readers, sources)[:, 0, 0]
+        return planes
 
 
 def _described(states: Sequence[EndpointState]) -> list[tuple[str, EngineModel | None, Place]]:

@@ -79,8 +79,10 @@ class Believer:
         cached, deviation = _expected(self.own, endpoints, tokens, ages_seconds)
         if offloaded is None:
             return Beliefs(cached, deviation, cached)
-        lower, _ = _expected(self.lower, endpoints, *offloaded)
-        return Beliefs(cached, deviation, np.where(offloaded[0] > tokens, np.maximum(cached, lower), cached))
+        lower, lower_deviation = _expected(self.lower, endpoints, *offloaded)
+        counts = (offloaded[0] > tokens) & (lower > cached)
+        below = np.where(counts, lower, cached)
+        return Beliefs(cached, deviation, below, np.where(counts, lower_deviation, deviation))
 
     def sent(self, request: object, endpoint: str, held: Held, prompt_tokens: int) -> None:
         """A request was sent to an endpoint of which the index said this. The object stays alive until `answered`."""

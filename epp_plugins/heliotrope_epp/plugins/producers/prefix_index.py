@@ -16,20 +16,28 @@ class EndpointBlocks:
     of a chain can be found by bisection.
     """
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("blocks",)
 
     def __init__(self) -> None:
-        self._blocks: dict[int, float] = {}
+        self.blocks: dict[int, float] = {}
+        """When each was last used."""
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self.blocks)
 
-    def leading_run(self, chain: Sequence[int]) -> int:
-        """How many blocks from the start of the chain are here."""
-        blocks = self._blocks
+    def leading_run(self, chain: Sequence[int], guess: int = 0) -> int:
+        """How many blocks from the start of the chain are here; a right guess is confirmed by two looks."""
+        blocks = self.blocks
         if not chain or chain[0] not in blocks:
             return 0
         low, high = 1, len(chain)
+        if guess:
+            if chain[guess - 1] in blocks:
+                if guess == high or chain[guess] not in blocks:
+                    return guess
+                low = guess
+            else:
+                high = guess - 1
         while low < high:
             middle = (low + high + 1) // 2
             if chain[middle - 1] in blocks:
@@ -40,7 +48,7 @@ class EndpointBlocks:
 
     def used_s(self, block: int) -> float:
         """When a block that is here was last used."""
-        return self._blocks[block]
+        return self.blocks[block]
 
     def touch(self, chain: Sequence[int], capacity: int, now_s: float = 0.0) -> int:
         """Make the chain the newest, of which at most `capacity` blocks are kept.
@@ -48,7 +56,7 @@ class EndpointBlocks:
         Returns:
             How many blocks were evicted.
         """
-        blocks = self._blocks
+        blocks = self.blocks
         for block in reversed(chain[:capacity]):
             blocks.pop(block, None)
             blocks[block] = now_s
@@ -86,7 +94,17 @@ class PrefixIndex:
     def leading_runs(self, chain: Sequence[int], endpoints: Iterable[str]) -> list[int]:
         """How many leading blocks of the chain each endpoint holds: O(log blocks) each, O(1) where it holds none."""
         known = self._endpoints
-        return [0 if (held := known.get(key)) is None else held.leading_run(chain) for key in endpoints]
+        first = chain[0] if chain else None
+        runs, guess = [], 0
+        for key in endpoints:
+            held = known.get(key)
+            if held is None or first not in held.blocks:
+                runs.append(0)
+                continue
+            # Prompts with a common beginning leave off at the same block, wherever they were sent.
+            guess = held.leading_run(chain, guess)
+            runs.append(guess)
+        return runs
 
     def last_used_s(self, chain: Sequence[int], runs: Sequence[int], endpoints: Iterable[str]) -> list[float]:
         """When the last block of each leading run was used there, 0 where there is no run.

@@ -71,19 +71,18 @@ class SessionTracker:
             i, now_s = turn.identity, self._clock.monotonic()
             self._sessions.routed(i.key, endpoint, now_s, rules.forget_after_seconds, i.known_as, begins=i.begins)
 
-    def ended(self, request: LlmRequest, endpoint: str, history_tokens: int | None, tail: bytes) -> None:
+    def ended(self, request: LlmRequest, history_tokens: int | None, tail: bytes) -> None:
         """A request ended.
 
         Args:
             request: what was served.
-            endpoint: where it was sent.
-            history_tokens: tokens of prompt and answer that the endpoint caches now; None where it failed.
+            history_tokens: tokens of prompt and answer; None where it failed.
             tail: the end of the response's body, for its id.
         """
         turn = request.session
         if turn is None:
             return
-        self._sessions.ended(turn.identity.key, endpoint, self._clock.monotonic(), history_tokens)
+        self._sessions.ended(turn.identity.key, self._clock.monotonic(), history_tokens)
         response_id = None if history_tokens is None else response_id_of(tail)
         if response_id is not None:
             scope = Scope(request.tenant, request.model, request.cache_salt)
@@ -100,8 +99,7 @@ class SessionTracker:
         self._sessions.removed(key)
 
     def cache_lost(self, key: str) -> None:
-        """Its KV cache is empty."""
-        self._sessions.cache_lost(key, self._clock.monotonic())
+        """Nothing: what is cached is the prefix index's to know, and a session keeps its place."""
 
     def counts(self) -> TrackerCounts:
         """Sizes now and totals since start."""
@@ -115,7 +113,7 @@ class SessionTracker:
 
 
 def history_of(request: LlmRequest, report: Report, output_tokens: int | None) -> int | None:
-    """Tokens that the endpoint caches of a session once a turn has ended; None if it has computed nothing.
+    """Tokens of a session's history once a turn has ended; None if nothing of it was computed.
 
     Prompts count as the picker counts them, so that the next turn's can be compared. A prompt is cached as soon as an
     answer begins, and the answer's own tokens once it is complete.
