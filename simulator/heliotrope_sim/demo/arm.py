@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -40,8 +40,10 @@ LEAD_SECONDS = 1.0
 KNOWN_SECONDS = 60.0
 NO_PICKER = "127.0.0.1:1"
 REFRESH_SECONDS = 0.5
+LAST_TURNS_SECONDS = 60.0
+"""After the horizon, for answers under way and for turns that a busy machine has delayed."""
 SETTLING_SECONDS = 15.0
-"""After the horizon, for the picker to settle the energy of the last requests; nothing of it is counted in the arm."""
+"""After that, for the picker to settle the energy of the last requests; nothing of it is counted in the arm."""
 
 
 class ArmName(StrEnum):
@@ -92,8 +94,10 @@ class ArmState:
     """Of each answered request, in Heliotrope's arm."""
     conservation: Conservation | None = None
     """The picker's books, in Heliotrope's arm; None: it has none."""
+    after_horizon: int = 0
+    """Requests that ended after the horizon; their energy after it is not counted."""
     unfinished: int = 0
-    """Requests that had not ended at the horizon."""
+    """Requests that had not ended when the arm stopped waiting for them."""
 
     def region_of(self, result: RequestResult) -> str | None:
         """The region that served a request, None if no engine answered."""
@@ -112,7 +116,7 @@ async def run_arm(
     folder: Path,
     on_progress: Callable[[ArmState], None],
 ) -> ArmState:
-    """Run one arm to its horizon.
+    """Run one arm to its horizon, and on until its last requests have ended.
 
     Args:
         arm: how to route.
@@ -224,24 +228,46 @@ async def _play(
     generator = LoadGenerator(
         url, headers_for=in_rotation if round_robin else lambda _: {}, on_result=state.results.append
     )
-    loop = asyncio.get_running_loop()
-    end_s = state.start_s + scenario.horizon_seconds
+    before_horizon = 0
+
+    async def metered() -> None:
+        nonlocal before_horizon
+        await state.meter.run(state.start_s, scenario.horizon_seconds)
+        before_horizon = len(state.results)
 
     async def progress() -> None:
-        while loop.time() < end_s:
+        while True:
             on_progress(state)
             await asyncio.sleep(REFRESH_SECONDS)
 
     ticker = asyncio.create_task(progress())
-    load = asyncio.create_task(generator.run(planned, state.start_s))
     try:
-        await state.meter.run(state.start_s, scenario.horizon_seconds)
-        state.unfinished = len(planned) - len(state.results)
+        await play_out(generator.run(planned, state.start_s), metered(), LAST_TURNS_SECONDS)
     finally:
-        for task in (ticker, load):
-            task.cancel()
-        await asyncio.gather(ticker, load, return_exceptions=True)
+        ticker.cancel()
+        await asyncio.gather(ticker, return_exceptions=True)
+    state.after_horizon = len(state.results) - before_horizon
+    state.unfinished = len(planned) - len(state.results)
     on_progress(state)
+
+
+async def play_out(
+    load: Coroutine[Any, Any, None], horizon: Coroutine[Any, Any, None], patience_seconds: float
+) -> None:
+    """Run both until the horizon is reached, and the load on to its end, but no longer than so many seconds after it.
+
+    A turn of a conversation is sent when the one before has been answered: on a busy machine the last ones are under
+    way, or not yet sent, when an arm's counted time is over. They have not failed for that.
+    """
+    playing = asyncio.create_task(load)
+    try:
+        await horizon
+        ended, _ = await asyncio.wait({playing}, timeout=patience_seconds)
+        for task in ended:
+            task.result()
+    finally:
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
 
 
 def _meter(scenario: Scenario, engines: Sequence[RunningEngine]) -> Meter:

@@ -28,6 +28,7 @@ def arm_summary(state: ArmState, scenario: Scenario) -> dict[str, Any]:
     return {
         "requests": state.planned,
         "failed": failed,
+        "after_horizon": state.after_horizon,
         "slo_violations": violations + state.unfinished,
         "joules": sum(e.joules for e in regions.values()),
         "grams_co2e": sum(e.grams_co2e for e in regions.values()),

@@ -1,5 +1,6 @@
 """What only an emulator or a development server offers: state, clock, sleep, faults."""
 
+import asyncio
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
@@ -33,10 +34,13 @@ class AdminApi:
 
     def routes(self) -> list[web.RouteDef]:
         """What to serve."""
-        return [
+        sleep = [
             web.post("/sleep", self.sleep),
             web.post("/wake_up", self.wake_up),
             web.get("/is_sleeping", self.is_sleeping),
+        ]
+        return [
+            *(sleep if self._driver.config.sleep_mode else ()),
             web.get("/kv_event_sources", self.kv_event_sources),
             web.get("/emulator/v1/state", self.state),
             web.post("/emulator/v1/clock", self.set_clock),
@@ -57,7 +61,10 @@ class AdminApi:
         return web.json_response({"status": "sleeping", "level": int(level)})
 
     async def wake_up(self, request: web.Request) -> web.Response:
-        """Serve again."""
+        """Serve again, after the time that waking takes."""
+        config = self._driver.config
+        if self._driver.engine.sleep_level is not None:
+            await asyncio.sleep(config.wake_seconds / config.time_scale)
         self._driver.wake_up()
         return web.json_response({"status": "awake", "tags": request.query.getall("tags", []) or None})
 
@@ -79,6 +86,11 @@ class AdminApi:
     async def set_clock(self, request: web.Request) -> web.Response:
         """Set the SM clock of all its accelerators; the answer says what came of it."""
         body = parse(ClockRequest, request.content_type, await request.read())
+        if self._driver.gpus is not None:
+            raise ApiError(
+                HTTPStatus.CONFLICT,
+                f"The clock is that of {', '.join(self._driver.gpus.uuids)}; lock it in the driver.",
+            )
         return web.json_response({"sm_clock_mhz": self._driver.set_clock(body.sm_clock_mhz)})
 
     async def requests(self, _request: web.Request) -> web.Response:
@@ -125,6 +137,7 @@ class AdminApi:
             "engine_seconds": seconds(now_ns),
             "lateness_seconds": driver.metrics.lateness_seconds,
             "sm_clock_mhz": engine.model.clock_mhz,
+            "gpus": None if driver.gpus is None else list(driver.gpus.uuids),
             "sleep_level": engine.sleep_level,
             "running": engine.num_running,
             "waiting": engine.num_waiting,

@@ -113,7 +113,7 @@ class OpenAIApi:
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """The Prometheus page."""
-        page = self._driver.metrics.page(self._driver.meter_ns(self._driver.clock.now_ns()))
+        page = self._driver.page()
         page += shared_page(self._driver, self._transfer)
         return web.Response(body=page.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 

@@ -14,6 +14,10 @@ class EngineClock:
         self._scale = scale
         self._origin_ns = time.monotonic_ns()
 
+    def ns_at_zero_of(self, other: "EngineClock") -> int:
+        """What this clock shows when another one of the same speed shows 0."""
+        return int((other._origin_ns - self._origin_ns) * self._scale)
+
     def now_ns(self) -> int:
         """Engine time now."""
         return int((time.monotonic_ns() - self._origin_ns) * self._scale)

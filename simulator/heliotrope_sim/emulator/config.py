@@ -39,6 +39,21 @@ class Role(StrEnum):
     """Embeddings of images, for others."""
 
 
+class GpuConfig(BaseModel):
+    """The GPUs that an engine runs on, in the fake driver that NVIDIA's library is replaced with."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    uuids: tuple[str, ...] = Field(min_length=1)
+    """One per accelerator of the tensor-parallel group, as the driver calls them."""
+
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        if len(set(self.uuids)) < len(self.uuids):
+            raise ValueError("uuids must be different GPUs")
+        return self
+
+
 class EngineConfig(BaseModel):
     """One emulated engine."""
 
@@ -56,8 +71,14 @@ class EngineConfig(BaseModel):
     """Where it is, for the reader of its state; changes nothing."""
     sm_clock_mhz: int | None = Field(default=None, gt=0)
     """SM clock at the start; by default the profile's."""
+    gpu: GpuConfig | None = None
+    """GPUs of a driver, whose clocks it follows and whose energy counters it moves; None: its clock is its own."""
     time_scale: float = Field(default=1.0, gt=0, le=1_000)
     """Engine seconds per wall-clock second."""
+    sleep_mode: bool = True
+    """Whether it has vLLM's routes for sleep; false: they are not found, as without its development mode."""
+    wake_seconds: float = Field(default=0.0, ge=0, le=3_600)
+    """What `/wake_up` takes, in engine seconds; until it answers the engine sleeps on."""
     max_num_seqs: int | None = Field(default=None, ge=1)
     max_num_batched_tokens: int | None = Field(default=None, ge=1)
     max_num_queued_reqs: int = Field(default=4096, ge=1)
@@ -84,6 +105,12 @@ class EngineConfig(BaseModel):
             raise ValueError("an engine of the role encode needs encoder and kv_transfer")
         return self
 
+    @model_validator(mode="after")
+    def _one_clock(self) -> Self:
+        if self.gpu is not None and self.sm_clock_mhz is not None:
+            raise ValueError("sm_clock_mhz and gpu exclude each other: the driver has the clock of its GPUs")
+        return self
+
 
 class EmulatorConfig(BaseModel):
     """All engines of one process."""
@@ -100,6 +127,9 @@ class EmulatorConfig(BaseModel):
         bound = [(e.host, e.port) for e in self.engines if e.port]
         if clashing := sorted({f"{h}:{p}" for h, p in bound if bound.count((h, p)) > 1}):
             raise ValueError(f"two engines cannot share an address; {', '.join(clashing)} occurs more than once")
+        gpus = [uuid for e in self.engines if e.gpu is not None for uuid in e.gpu.uuids]
+        if shared := sorted({uuid for uuid in gpus if gpus.count(uuid) > 1}):
+            raise ValueError(f"two engines cannot share a GPU; {', '.join(shared)} occurs more than once")
         return self
 
     @classmethod

@@ -12,11 +12,13 @@ from heliotrope_sim.emulator.clock import EngineClock
 from heliotrope_sim.emulator.config import EngineConfig, max_model_len
 from heliotrope_sim.emulator.errors import queue_full
 from heliotrope_sim.emulator.generation import ABORTED, Generation
+from heliotrope_sim.emulator.gpus import EngineGpus, Group
 from heliotrope_sim.emulator.kv_event_publisher import KvEventPublisher
 from heliotrope_sim.emulator.kv_event_wire import BatchEncoder
 from heliotrope_sim.emulator.metrics import EngineMetrics
 from heliotrope_sim.engine import Engine, Sequence, SleepLevel, Status, StepResult
 from heliotrope_sim.engine.fixed_point import joules, seconds
+from heliotrope_sim.engine.network import Network, Port
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +56,8 @@ class EngineDriver:
 
     FINISHED_LIMIT = 10_000
 
-    def __init__(self, config: EngineConfig, model: EngineModel) -> None:
+    def __init__(self, config: EngineConfig, model: EngineModel, gpus: Group | None = None) -> None:
+        """Nothing runs yet; `gpus` are those of a driver that its clock follows and its energy is told to."""
         self.config = config
         self.served_model = config.model or model.model
         self.max_model_len = max_model_len(config, model)
@@ -77,7 +80,11 @@ class EngineDriver:
                 arrays=config.kv_events.event_format == "array",
                 data_parallel_rank=config.kv_events.data_parallel_rank,
             )
-        self.metrics = EngineMetrics(config.name, self.served_model, self.engine, self.max_model_len, self.events)
+        self.gpus = None if gpus is None else EngineGpus(gpus, self.engine, self._meter_now_ns)
+        """None: it has a clock of its own."""
+        self.metrics = EngineMetrics(
+            config.name, self.served_model, self.engine, self.max_model_len, self.events, self.gpus
+        )
         self.finished: OrderedDict[str, FinishedRequest] = OrderedDict()
         self.forgotten = 0
         """Finished requests that had to make room for newer ones."""
@@ -86,6 +93,11 @@ class EngineDriver:
         """Those whose KV has yet to come from outside."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._exchanges: asyncio.Task[None] | None = None
+
+    def share_links(self, network: Network, clock: EngineClock) -> None:
+        """Load from other engines over links that these use too; `clock` is the network's, as fast as the engine's."""
+        self.engine.share_links(Port(network, clock.ns_at_zero_of(self.clock)), self._wake.set)
 
     def start(self) -> None:
         """Begin to step.
@@ -95,6 +107,9 @@ class EngineDriver:
         """
         if self.events is not None:
             self.events.start()
+        if self.gpus is not None:
+            self.gpus.exchange()
+            self._exchanges = asyncio.create_task(self.gpus.run(), name=f"GPUs of {self.config.name}")
         self._task = asyncio.create_task(self._run(), name=f"engine {self.config.name}")
 
     async def stop(self) -> None:
@@ -106,6 +121,13 @@ class EngineDriver:
         for generation in list(self._generations.values()):
             self.abort(generation)
             generation.drop()
+        if self._exchanges is not None:
+            self._exchanges.cancel()
+            await asyncio.gather(self._exchanges, return_exceptions=True)
+            self._exchanges = None
+        if self.gpus is not None:
+            self.gpus.close()
+            self.gpus = None
         if self.events is not None:
             await self.events.stop()
 
@@ -114,13 +136,18 @@ class EngineDriver:
         """Whether the stepping task lives."""
         return self._task is not None and not self._task.done()
 
+    @property
+    def unfinished(self) -> int:
+        """Requests that have not ended."""
+        return len(self._generations)
+
     def admit(self) -> None:
         """Refuse a request when too many are unfinished.
 
         Raises:
             ApiError: 503.
         """
-        if len(self._generations) >= self.config.max_num_queued_reqs:
+        if self.unfinished >= self.config.max_num_queued_reqs:
             self.metrics.rejections += 1
             raise queue_full()
 
@@ -240,6 +267,16 @@ class EngineDriver:
         """Set the SM clock; returns it as clamped to the device's range."""
         return self.engine.set_clock(mhz, self.meter_ns(self.clock.now_ns()))
 
+    def page(self) -> str:
+        """The page of metrics as of now; what it says of energy, the driver's counters have gained by then."""
+        now_ns = self._meter_now_ns()
+        if self.gpus is not None:
+            self.gpus.exchange(now_ns)
+        return self.metrics.page(now_ns)
+
+    def _meter_now_ns(self) -> int:
+        return self.meter_ns(self.clock.now_ns())
+
     def meter_ns(self, now_ns: int) -> int:
         """The time at which to read or switch the energy meter now.
 
@@ -266,6 +303,8 @@ class EngineDriver:
         """
         now_ns = self.engine.energy.settled_ns
         while True:
+            if self.gpus is not None:
+                self.gpus.before_step()
             result = self.engine.step(now_ns)
             if self._loading:
                 self._settle_loads(now_ns)
@@ -275,6 +314,8 @@ class EngineDriver:
                 work_ns = await self._next_work()
                 now_ns = max(work_ns, self.engine.energy.settled_ns)
                 continue
+            if self.gpus is not None:
+                self.gpus.stepping(result)
             await asyncio.sleep(max(0.0, self.clock.wall_seconds_until(result.end_ns)))
             lateness = -self.clock.wall_seconds_until(result.end_ns)
             self._deliver(result)

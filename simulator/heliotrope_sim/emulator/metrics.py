@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from heliotrope.engine.model import EngineModel
 from heliotrope_sim.emulator.exposition import Histogram, Page, labels
 from heliotrope_sim.emulator.generation import Generation
+from heliotrope_sim.emulator.gpus import EngineGpus, shared_millijoules
 from heliotrope_sim.emulator.kv_event_publisher import KvEventPublisher
 from heliotrope_sim.emulator.kv_metrics import KvMetrics
 from heliotrope_sim.engine import Engine, SleepLevel, StepResult
@@ -46,13 +47,20 @@ class EngineMetrics:
     """Counts and times of one engine, in engine time; what the engine's state says is read when the page is made."""
 
     def __init__(
-        self, name: str, served_model: str, engine: Engine, longest: int, events: KvEventPublisher | None = None
+        self,
+        name: str,
+        served_model: str,
+        engine: Engine,
+        longest: int,
+        events: KvEventPublisher | None = None,
+        gpus: EngineGpus | None = None,
     ) -> None:
         self._engine = engine
+        self._driver = gpus
         self._labels = labels({"model_name": served_model, "engine": "0"})
         self._kv = KvMetrics(engine, events, self._labels)
         self._model_name = labels({"model_name": served_model})
-        self._gpus = _gpu_labels(name, engine.model)
+        self._gpus = _gpu_labels(name, engine.model, gpus)
         self.prompt_tokens = 0
         self.cached_prompt_tokens = 0
         self.external_prompt_tokens = 0
@@ -271,12 +279,11 @@ class EngineMetrics:
     def _dcgm(self, page: Page, now_ns: int) -> None:
         energy, gpus = self._engine.energy, self._gpus
         total, count = energy.millijoules(now_ns), len(gpus)
-        # The shares of the group are whole numbers, never shrink, and add up to the total.
         page.family(
             "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
             "counter",
             "Total energy consumption since boot (in mJ).",
-            [(gpu, (total + i) // count) for i, gpu in enumerate(gpus)],
+            [(gpu, shared_millijoules(total, i, count)) for i, gpu in enumerate(gpus)],
         )
         watts = energy.watts(now_ns) / count
         page.family("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", [(gpu, watts) for gpu in gpus])
@@ -313,6 +320,13 @@ class EngineMetrics:
             "Wall-clock seconds by which the last step was late; growing means that the machine is too slow.",
             [(common, self.lateness_seconds)],
         )
+        if self._driver is not None:
+            page.family(
+                "heliotrope_emulator_gpu_driver_errors_total",
+                "counter",
+                "Exchanges of clock and energy that the GPUs' driver has failed; nothing of the energy is lost.",
+                [(common, self._driver.errors)],
+            )
         page.histogram(
             "heliotrope_emulator_step_lateness_seconds",
             "Wall-clock seconds by which steps were late.",
@@ -321,17 +335,22 @@ class EngineMetrics:
         )
 
 
-def _gpu_labels(name: str, model: EngineModel) -> list[str]:
+def _gpu_labels(name: str, model: EngineModel, gpus: EngineGpus | None) -> list[str]:
     """One label set per accelerator of the tensor-parallel group, as the DCGM exporter has them."""
+    count = model.tensor_parallel
+    if gpus is None:
+        known = [(i, f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{name}/{i}')}") for i in range(count)]
+    else:
+        known = list(zip(gpus.indices, gpus.uuids, strict=True))
     return [
         labels(
             {
                 "gpu": str(i),
-                "UUID": f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{name}/{i}')}",
+                "UUID": identity,
                 "device": f"nvidia{i}",
                 "modelName": model.accelerator,
                 "Hostname": name,
             }
         )
-        for i in range(model.tensor_parallel)
+        for i, identity in known
     ]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
@@ -15,11 +16,14 @@ from heliotrope.engine.model import EngineModel
 from heliotrope.errors import InvalidInputError
 from heliotrope_sim.emulator.admin import AdminApi
 from heliotrope_sim.emulator.api import OpenAIApi
-from heliotrope_sim.emulator.config import EmulatorConfig, EngineConfig, load_model
+from heliotrope_sim.emulator.clock import EngineClock
+from heliotrope_sim.emulator.config import EmulatorConfig, EngineConfig, GpuConfig, load_model
 from heliotrope_sim.emulator.driver import EngineDriver
 from heliotrope_sim.emulator.errors import ApiError
 from heliotrope_sim.emulator.faults import FaultInjector
+from heliotrope_sim.emulator.gpus import Group
 from heliotrope_sim.emulator.transfer.node import TransferNode
+from heliotrope_sim.engine.network import Network
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +88,8 @@ class Emulator:
         self._engines: dict[str, ServedEngine] = {}
         self._running: list[tuple[EngineDriver, web.AppRunner]] = []
         self._nodes: list[TransferNode] = []
+        self._networks: dict[float, tuple[Network, EngineClock]] = {}
+        """By time scale: engines whose clocks are equally fast share links."""
 
     @property
     def engines(self) -> dict[str, ServedEngine]:
@@ -118,33 +124,56 @@ class Emulator:
 
     async def _start(self, index: int, config: EngineConfig) -> ServedEngine:
         path = f"engines.{index}"
-        try:
-            driver = EngineDriver(config, self._models[config.name])
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{path}.{error.path}", error.problem) from None
-        faults = FaultInjector(config.seed)
-        try:
-            listener = socket.create_server((config.host, config.port), backlog=1024)
-        except OSError as error:
-            raise InvalidInputError(
-                f"{path}.port", f"cannot listen on {config.host}:{config.port}: {error.strerror}"
-            ) from None
-        port = listener.getsockname()[1]
-        node = None
-        if config.kv_transfer is not None:
-            node = TransferNode.of(driver, config, config.kv_transfer, port)
-            self._nodes.append(node)
-        app = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_BODY_BYTES)
-        app.add_routes([*OpenAIApi(driver, faults, node).routes(), *AdminApi(driver, faults).routes()])
-        if node is not None:
-            app.add_routes(node.api(config).routes())
-        # A client that goes cancels its handler, which aborts its request.
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS)
-        await runner.setup()
-        self._running.append((driver, runner))
+        with ExitStack() as undo:
+            try:
+                gpus = None if config.gpu is None else _gpus(config.gpu, self._models[config.name])
+                if gpus is not None:
+                    undo.callback(gpus.close)
+                driver = EngineDriver(config, self._models[config.name], gpus)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{path}.{error.path}", error.problem) from None
+            scale = config.time_scale
+            driver.share_links(*self._networks.setdefault(scale, (Network(), EngineClock(scale))))
+            faults = FaultInjector(config.seed)
+            try:
+                listener = socket.create_server((config.host, config.port), backlog=1024)
+            except OSError as error:
+                raise InvalidInputError(
+                    f"{path}.port", f"cannot listen on {config.host}:{config.port}: {error.strerror}"
+                ) from None
+            port = listener.getsockname()[1]
+            node = None
+            if config.kv_transfer is not None:
+                node = TransferNode.of(driver, config, config.kv_transfer, port)
+                self._nodes.append(node)
+            app = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_BODY_BYTES)
+            app.add_routes([*OpenAIApi(driver, faults, node).routes(), *AdminApi(driver, faults).routes()])
+            if node is not None:
+                app.add_routes(node.api(config).routes())
+            # A client that goes cancels its handler, which aborts its request.
+            runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_SECONDS)
+            await runner.setup()
+            self._running.append((driver, runner))
+            undo.pop_all()  # from here on the driver lets go of its GPUs when it stops
         await web.SockSite(runner, listener).start()
         driver.start()
         return ServedEngine(config, driver, faults, config.host, port)
+
+
+def _gpus(config: GpuConfig, model: EngineModel) -> Group:
+    """Attach to the GPUs of a configuration.
+
+    Raises:
+        InvalidInputError: if they are not as many as the engine has, or the driver cannot have an engine on them.
+    """
+    if len(config.uuids) != model.tensor_parallel:
+        raise InvalidInputError(
+            "gpu.uuids", f"{len(config.uuids)} GPUs; {model.name} runs on {model.tensor_parallel}, name each of them"
+        )
+    # Whoever names no GPU needs no driver's library.
+    from heliotrope_sim.emulator.nvml import NvmlGroup
+
+    return NvmlGroup(config.uuids)
 
 
 def _model_of(index: int, config: EngineConfig) -> EngineModel:

@@ -12,6 +12,7 @@ Images of admitted prompts are encoded first, in steps of the encoder that stall
 """
 
 from collections import deque
+from collections.abc import Callable
 from collections.abc import Sequence as Ordered
 
 from heliotrope.engine.model import EngineModel
@@ -21,11 +22,13 @@ from heliotrope_sim.engine.encoder import Encoder
 from heliotrope_sim.engine.energy import EnergyMeter
 from heliotrope_sim.engine.kv import KvMemory
 from heliotrope_sim.engine.kv_events import KvEvent
+from heliotrope_sim.engine.network import Port
 from heliotrope_sim.engine.results import Counters, ExternalCounters, Phase, SleepLevel, StepResult
 from heliotrope_sim.engine.sequence import Request, Sequence, Status
 from heliotrope_sim.engine.sources import Sources
 from heliotrope_sim.engine.tiers import OffloadTiers, TierSpec
-from heliotrope_sim.engine.transfers import Holds, Loading, TransferMeter
+from heliotrope_sim.engine.transfer_meter import TransferMeter
+from heliotrope_sim.engine.transfers import Holds, Loading
 
 
 class Engine:
@@ -58,7 +61,7 @@ class Engine:
         self.external = ExternalCounters()
         self.tiers = OffloadTiers(tiers, record) if tiers else None
         """None: what is evicted is lost."""
-        self._sources = Sources(block_size, self.tiers, self.transfers, self.external)
+        self._sources = Sources(block_size, self.tiers, self.transfers, self.external, self._load_moved)
         self.kv = KvMemory(
             model.kv_capacity_tokens // block_size,
             block_size,
@@ -77,6 +80,7 @@ class Engine:
         self._retiring: list[Sequence] = []
         self._loading = Loading()
         self._holds = Holds()
+        self._told: Callable[[], None] | None = None
         self._decode_is_next = False
         self._starved = False
         """Whether the head of the queue waits for memory that only a load's or a hold's end can free."""
@@ -85,6 +89,20 @@ class Engine:
     def model(self) -> EngineModel:
         """The engine's model at its present clock."""
         return self._model
+
+    def share_links(self, port: Port, moved: Callable[[], None]) -> None:
+        """Load from other engines over links that these use too; before the first load.
+
+        Args:
+            port: to the network of them all.
+            moved: called when `next_work_ns` may have changed because of another engine.
+        """
+        self._sources.port, self._told = port, moved
+
+    def _load_moved(self) -> None:
+        self._loading.moved()
+        if self._told is not None:
+            self._told()
 
     @property
     def in_flight(self) -> tuple[Sequence, ...]:
@@ -185,6 +203,7 @@ class Engine:
             self._waiting.remove(sequence)
         elif sequence.status is Status.LOADING:
             self._loading.remove(sequence)
+            self._sources.break_off(sequence, now_ns)
         elif sequence.status is Status.PREFILLING:
             self._prefilling.remove(sequence)
         else:
@@ -222,6 +241,7 @@ class Engine:
         sequence.external_tokens = sequence.loading_tokens = 0
         sequence.external_source = None
         self._loading.remove(sequence)
+        self._sources.break_off(sequence, now_ns)
         sequence.loaded_ns = now_ns
         if self.encoder is not None and sequence.request.images:
             self._sources.load_embeddings(sequence, self.encoder, now_ns, first_time=True)
@@ -404,6 +424,7 @@ class Engine:
     def _join_loaded(self, now_ns: int) -> None:
         """Take sequences whose loads have ended into the batch."""
         while self.num_running < self.max_num_seqs and (sequence := self._loading.take_ready(now_ns)) is not None:
+            self._sources.taken(sequence)
             sequence.computed += sequence.loading_tokens
             sequence.loading_tokens = 0
             self.kv.publish(sequence)

@@ -6,6 +6,8 @@ from enum import IntEnum, StrEnum
 
 from heliotrope_sim.engine.fixed_point import joules
 from heliotrope_sim.engine.images import ImageInput
+from heliotrope_sim.engine.network import Flow
+from heliotrope_sim.engine.transfer_meter import MeteredTransfer
 
 
 class KvSource(StrEnum):
@@ -30,6 +32,10 @@ class ExternalKv:
     load_ns: int
     load_picojoules: int
     source: KvSource = KvSource.UNSPECIFIED
+    flowing_ns: int = 0
+    """The part of `load_ns` in which bytes flow, at the end of it: it grows where links are shared."""
+    links: tuple[str, ...] = ()
+    """The names of the ends of links that the bytes take; none: nothing is shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,15 @@ class Sequence:
     loading_tokens: int = 0
     """Tokens on their way from outside."""
     loaded_ns: int = 0
-    """When they have arrived."""
+    """When they, and embeddings that are on their way, have arrived."""
+    embedded_ns: int = 0
+    """When the latter have."""
+    flow: Flow | None = None
+    """Its transfer, where that shares links."""
+    flow_ends_ns: int = 0
+    """When that ends, on the engine's clock."""
+    metered: MeteredTransfer | None = None
+    """The energy of the same."""
     held_until_ns: int = 0
     """When its hold ends by itself."""
     images_to_encode: list[ImageInput] = field(default_factory=list)

@@ -1,10 +1,13 @@
 """Where KV and embeddings come from that the accelerators lack, and where evicted KV goes."""
 
+from collections.abc import Callable
+
 from heliotrope_sim.engine.encoder import Encoder
+from heliotrope_sim.engine.network import Port
 from heliotrope_sim.engine.results import ExternalCounters
 from heliotrope_sim.engine.sequence import ExternalKv, KvSource, Sequence
 from heliotrope_sim.engine.tiers import OffloadTiers
-from heliotrope_sim.engine.transfers import TransferMeter
+from heliotrope_sim.engine.transfer_meter import TransferMeter
 
 
 class Sources:
@@ -15,13 +18,22 @@ class Sources:
         tiers: below the accelerators' memory; None: what is evicted is lost.
         transfers: the meter of all transfers.
         counters: what came from where.
+        moved: called when the end of a load has changed that others slow down.
     """
 
-    __slots__ = ("_block_size", "_counters", "_tiers", "_transfers", "evicted")
+    __slots__ = ("_block_size", "_counters", "_moved", "_tiers", "_transfers", "evicted", "port")
 
     def __init__(
-        self, block_size: int, tiers: OffloadTiers | None, transfers: TransferMeter, counters: ExternalCounters
+        self,
+        block_size: int,
+        tiers: OffloadTiers | None,
+        transfers: TransferMeter,
+        counters: ExternalCounters,
+        moved: Callable[[], None],
     ) -> None:
+        self.port = Port()
+        """The links that loads from other engines share."""
+        self._moved = moved
         self._block_size = block_size
         self._tiers = tiers
         self._transfers = transfers
@@ -54,9 +66,12 @@ class Sources:
         else:
             return False
         sequence.loading_tokens = sum(tokens.values())
+        if external is not None and external.links and external.source in tokens:
+            duration_ns = self._begin(sequence, external, now_ns, duration_ns, picojoules)
+        else:
+            self._transfers.start(now_ns, duration_ns, picojoules)
         sequence.loaded_ns = now_ns + duration_ns
         sequence.load_picojoules += picojoules
-        self._transfers.start(now_ns, duration_ns, picojoules)
         self._counters.load_ns += duration_ns
         for source in tokens:
             self._counters.loads[source] += 1
@@ -76,8 +91,41 @@ class Sources:
             return False
         self._transfers.start(now_ns, load_ns, picojoules)
         sequence.load_picojoules += picojoules
-        sequence.loaded_ns = max(sequence.loaded_ns, now_ns + load_ns)
+        sequence.embedded_ns = now_ns + load_ns
+        sequence.loaded_ns = max(sequence.loaded_ns, sequence.embedded_ns)
         return True
+
+    def taken(self, sequence: Sequence) -> None:
+        """What was loaded for a sequence is used."""
+        if sequence.flow is not None:
+            self.port.take(sequence.flow)
+
+    def break_off(self, sequence: Sequence, now_ns: int) -> None:
+        """What is on its way to a sequence is not wanted any more; it has drawn what it has drawn."""
+        if sequence.flow is not None:
+            self.port.break_off(sequence.flow, now_ns)
+
+    def _begin(self, sequence: Sequence, external: ExternalKv, now_ns: int, duration_ns: int, picojoules: int) -> int:
+        """Begin a transfer over links that others use too; how long it takes if no more of them come."""
+        flowing_ns = external.flowing_ns * duration_ns // external.load_ns if external.load_ns else 0
+
+        flow = self.port.begin(
+            now_ns, duration_ns - flowing_ns, flowing_ns, external.links, lambda end_ns: self._end_at(sequence, end_ns)
+        )
+        duration_ns = self.port.end_ns(flow) - now_ns
+        sequence.flow = flow
+        sequence.flow_ends_ns = now_ns + duration_ns
+        sequence.metered = self._transfers.start(now_ns, duration_ns, picojoules)
+        return duration_ns
+
+    def _end_at(self, sequence: Sequence, end_ns: int) -> None:
+        """Others have come or gone on the links of a sequence's transfer."""
+        self._counters.load_ns += end_ns - sequence.flow_ends_ns
+        sequence.flow_ends_ns = end_ns
+        sequence.loaded_ns = max(end_ns, sequence.embedded_ns)
+        if sequence.metered is not None:
+            self._transfers.end_at(sequence.metered, end_ns)
+        self._moved()
 
     def offload(self, now_ns: int) -> None:
         """Write what was evicted to the tiers below."""

@@ -1,49 +1,6 @@
-"""Transfers of KV in progress: their energy, the sequences that wait for them, and those held for others to read."""
+"""The sequences that wait for KV from outside, and those held for others to read."""
 
 from heliotrope_sim.engine.sequence import Sequence
-
-
-class TransferMeter:
-    """The energy of KV transfers, spread evenly over the duration of each; exact when they have ended.
-
-    It is metered apart from the accelerators', because links and host memory draw it, not the GPUs.
-    """
-
-    __slots__ = ("_active", "_ended_picojoules")
-
-    def __init__(self) -> None:
-        self._active: list[tuple[int, int, int]] = []
-        self._ended_picojoules = 0
-
-    def start(self, now_ns: int, duration_ns: int, picojoules: int) -> None:
-        """Begin a transfer."""
-        running = []
-        for transfer in self._active:
-            if transfer[0] + transfer[1] <= now_ns:
-                self._ended_picojoules += transfer[2]
-            else:
-                running.append(transfer)
-        running.append((now_ns, duration_ns, picojoules))
-        self._active = running
-
-    def picojoules(self, now_ns: int) -> int:
-        """Cumulative energy at a time not before the start of the last transfer; grows with it."""
-        total = self._ended_picojoules
-        for start_ns, duration_ns, picojoules in self._active:
-            elapsed = now_ns - start_ns
-            if elapsed >= duration_ns:
-                total += picojoules
-            elif elapsed > 0:
-                total += picojoules * elapsed // duration_ns
-        return total
-
-    def watts(self, now_ns: int) -> float:
-        """Power of the transfers in progress at a time."""
-        return sum(
-            picojoules / duration_ns / 1_000
-            for start_ns, duration_ns, picojoules in self._active
-            if start_ns <= now_ns < start_ns + duration_ns
-        )
 
 
 class Loading:
@@ -71,6 +28,10 @@ class Loading:
     def add(self, sequence: Sequence) -> None:
         """Wait for a sequence's load."""
         self._sequences.append(sequence)
+        self.moved()
+
+    def moved(self) -> None:
+        """Put them in order after the end of a load has changed."""
         # Stable: of loads that end together the earlier one is served first.
         self._sequences.sort(key=lambda s: s.loaded_ns)
 

@@ -6,6 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from heliotrope_sim.gateway import regions
+
 DESTINATION_HEADER = "x-gateway-destination-endpoint"
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
@@ -57,14 +59,24 @@ class GatewayConfig:
     access_log: Path | None = None
     trace_collector: str | None = None
     """`ip:port` of an OTLP gRPC collector that Envoy sends spans of its own to, one trace per request."""
+    regions: Mapping[str, str] | None = None
+    """In front of clusters: `ip:port` of each region's own gateway, by the region's name. Its picker is then a region
+    scheduler, and requests go where its header says."""
+    region_authorities: Mapping[str, Path] | None = None
+    """By region: certificates that its gateway, which then speaks TLS as `<region>.test`, is checked against."""
 
 
 def bootstrap(config: GatewayConfig) -> dict[str, Any]:
     """The Envoy bootstrap as a JSON-like mapping."""
-    listeners = [_listener(LISTENER, config, [*_subset_filter(config), _ext_proc_filter(config), _router()])]
+    own = [] if config.regions is None else [regions.header_filter()]
+    listeners = [_listener(LISTENER, config, [*own, *_subset_filter(config), _ext_proc_filter(config), _router()])]
     if config.baseline:
         listeners.append(_listener(BASELINE_LISTENER, config, [_router()]))
-    clusters = [_picker_cluster(config), _engine_cluster(config)]
+    clusters = [_picker_cluster(config)]
+    if config.regions is None:
+        clusters.append(_engine_cluster(config))
+    else:
+        clusters += regions.clusters(config.regions, _CIRCUIT_BREAKER, config.region_authorities)
     if config.trace_collector is not None:
         clusters.append(_trace_cluster(config.trace_collector))
     return {
@@ -84,12 +96,7 @@ def _listener(name: str, config: GatewayConfig, filters: list[dict[str, Any]]) -
                 {
                     "name": "engines",
                     "domains": ["*"],
-                    "routes": [
-                        {
-                            "match": {"prefix": "/"},
-                            "route": {"cluster": "engines", "timeout": _FOREVER, "idle_timeout": _FOREVER},
-                        }
-                    ],
+                    "routes": _routes(config),
                 }
             ]
         },
@@ -131,6 +138,13 @@ def _listener(name: str, config: GatewayConfig, filters: list[dict[str, Any]]) -
             }
         ],
     }
+
+
+def _routes(config: GatewayConfig) -> list[dict[str, Any]]:
+    if config.regions is not None:
+        return regions.routes(config.regions)
+    route = {"cluster": "engines", "timeout": _FOREVER, "idle_timeout": _FOREVER}
+    return [{"match": {"prefix": "/"}, "route": route}]
 
 
 def _ext_proc_filter(config: GatewayConfig) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from heliotrope_sim.cache_folder import cache_folder
 from heliotrope_sim.gateway.errors import GatewayError
 
 ENVOY_VERSION = "1.40.0"
@@ -25,18 +26,13 @@ BINARY_VARIABLE = "HELIOTROPE_ENVOY"
 _DONE = ".complete"
 
 
-def cache_directory() -> Path:
-    """`$HELIOTROPE_CACHE`, else `~/.cache/heliotrope`."""
-    return Path(os.environ.get("HELIOTROPE_CACHE") or Path.home() / ".cache" / "heliotrope")
-
-
 def install_envoy(cache: Path | None = None, progress: Callable[[str], None] | None = None) -> Path:
     """The path of an Envoy binary, installed on the first call.
 
     Safe to call from several processes at once. `$HELIOTROPE_ENVOY` names a binary to use instead.
 
     Args:
-        cache: where to keep it; `cache_directory()` by default.
+        cache: where to keep it; `cache_folder()` by default.
         progress: told in a sentence what takes time, if anything does.
 
     Raises:
@@ -47,7 +43,7 @@ def install_envoy(cache: Path | None = None, progress: Callable[[str], None] | N
         if not os.access(binary, os.X_OK):
             raise GatewayError(f"{BINARY_VARIABLE}={chosen}: not an executable file")
         return binary
-    home = (cache or cache_directory()) / f"envoy-{ENVOY_VERSION}"
+    home = (cache or cache_folder()) / f"envoy-{ENVOY_VERSION}"
     if not (home / _DONE).exists():
         home.parent.mkdir(parents=True, exist_ok=True)
         with _locked(home.with_name(home.name + ".lock")):

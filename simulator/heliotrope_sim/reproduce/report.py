@@ -4,12 +4,13 @@ import html
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from heliotrope.errors import InvalidInputError
 from heliotrope_sim.reproduce.row import Row
 
 _VERDICTS = {True: ("holds", "green"), False: ("differs", "red"), None: ("reported", "dim")}
@@ -30,6 +31,8 @@ class Sheet:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    id: str = ""
+    """As of the rows that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Picture:
     title: str
     png_base64: str = field(repr=False)
     note: str = ""
+    id: str = ""
+    """As of the rows that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,28 @@ class Report:
         """Rows are found by their id."""
         ids = [row.id for row in self.rows]
         assert len(ids) == len(set(ids)), f"ids are not unique: {sorted(i for i in ids if ids.count(i) > 1)}"
+
+    def only(self, figures: Sequence[str]) -> "Report":
+        """What is asked for: rows, tables and pictures whose ids begin with one of these, or whose titles do.
+
+        Raises:
+            InvalidInputError: if one of them is nowhere; the message lists what there is.
+        """
+        if not figures:
+            return self
+        shown: list[Sheet | Picture] = [*self.sheets, *self.pictures]
+        named = [(row.id, row.title) for row in self.rows] + [(item.id, item.title) for item in shown]
+        for figure in figures:
+            if not any(_matches(id_, title, (figure,)) for id_, title in named):
+                parts = dict.fromkeys(id_.split("/")[0] for id_, _ in named if id_)
+                titles = [f'"{item.title}"' for item in shown]
+                raise InvalidInputError("figure", f"{figure!r} is none of {', '.join([*parts, *titles])}")
+        return replace(
+            self,
+            rows=tuple(each for each in self.rows if _matches(each.id, each.title, figures)),
+            sheets=tuple(each for each in self.sheets if _matches(each.id, each.title, figures)),
+            pictures=tuple(each for each in self.pictures if _matches(each.id, each.title, figures)),
+        )
 
     def to_json(self) -> str:
         """The rows."""
@@ -136,6 +163,10 @@ def interval(row: Row) -> str:
     """Its confidence interval, or nothing."""
     known = math.isfinite(row.low) and math.isfinite(row.high)
     return f"[{number(row.low)}, {number(row.high)}]" if known else ""
+
+
+def _matches(id_: str, title: str, figures: Sequence[str]) -> bool:
+    return any(id_.startswith(each) or title.casefold().startswith(each.casefold()) for each in figures)
 
 
 def _html_row(row: Row) -> str:

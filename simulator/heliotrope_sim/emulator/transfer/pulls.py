@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
-from heliotrope.cache.links import Link, Place
+from heliotrope.cache.links import Link, LinkClass, Place
 from heliotrope.units import BITS_PER_BYTE
 from heliotrope_sim.emulator.driver import EngineDriver
 from heliotrope_sim.emulator.errors import load_failed
@@ -58,6 +58,7 @@ class Puller:
     ) -> None:
         self.counts = TransferCounts()
         self._driver = driver
+        self._name = driver.config.name
         self._config = config
         self._place = place
         self._location = wire.Location(node=place.node, rack=place.rack, region=place.region)
@@ -184,10 +185,13 @@ class Puller:
     def _arranged(
         self, peer: Peer, granted: wire.Granted, tokens: int, cached: int, reader: str, *, required: bool
     ) -> Pull | None:
-        _, link = self._config.link_between(self._place, granted.location.place())
+        kind, link = self._config.link_between(self._place, granted.location.place())
         load_ns, drawn = self._cost(link, tokens * self._layout.bytes_per_token)
+        flowing_ns = load_ns - nanoseconds(link.latency_seconds)
         load_ns += nanoseconds(granted.delay_seconds)
-        external = ExternalKv(max(1, tokens), load_ns, drawn, KvSource.P2P)
+        side = "node" if kind is LinkClass.NODE else "network"
+        links = (f"out of {peer.host}:{peer.port} by {side}", f"into {self._name} by {side}")
+        external = ExternalKv(max(1, tokens), load_ns, drawn, KvSource.P2P, flowing_ns, links)
         pull = Pull(peer, granted.hold_id, reader, link, external, granted.lease_seconds, required)
         missing = tokens - cached
         if missing <= 0 or missing < self._config.kv_recompute_threshold:
@@ -214,7 +218,9 @@ class Puller:
         # What its own tiers had more of came from there.
         if sequence is not None and sequence.external_tokens and sequence.external_source is pull.external.source:
             tokens = pull.external.tokens - (sequence.cached_tokens - sequence.external_tokens)
-            duration_ns = pull.external.load_ns * tokens // pull.external.tokens
+            # Others on the same links may have made it longer than it would have been alone.
+            alone_ns = pull.external.load_ns * tokens // pull.external.tokens
+            duration_ns = alone_ns if sequence.flow is None else sequence.flow.end_ns - sequence.flow.start_ns
             blocks = -(-tokens // self._layout.block_size)
             self.counts.moved(duration_ns, pull.link.latency_seconds, tokens * self._layout.bytes_per_token, blocks)
         await self._release(pull, tokens)

@@ -1,10 +1,7 @@
 """The plots of the report, after the paper's figures 2(c), 4(a) and 5(a), and what goes beyond."""
 
-from typing import Any
-
 import numpy as np
 
-from heliotrope.carbon.bootstrap import Interval
 from heliotrope_sim.reproduce.context.ablations import PAPER_GROUPS
 from heliotrope_sim.reproduce.context.analytic import break_even_curve
 from heliotrope_sim.reproduce.context.beyond import NETWORK_JOULES_PER_BIT, break_even_with_pull, wan
@@ -17,9 +14,8 @@ from heliotrope_sim.reproduce.context.overall import (
 )
 from heliotrope_sim.reproduce.context.policies import CCAR, FAIR_CARBON, SESSION_AFFINITY
 from heliotrope_sim.reproduce.context.profiles import MODELS
-from heliotrope_sim.reproduce.plots import new_figure, png_base64
+from heliotrope_sim.reproduce.plots import new_figure, png_base64, with_intervals
 from heliotrope_sim.reproduce.report import Picture
-from heliotrope_sim.reproduce.row import PERCENT
 
 PAPER_RELATIVE = {
     "Session-Affinity": 1.0,
@@ -57,7 +53,7 @@ def _groups(c: Compared) -> Picture:
     axes = figure.subplots()
     names = [f">{n}" for n in PAPER_GROUPS]
     axes.plot(names, list(PAPER_GROUPS.values()), "o--", color="tab:gray", label="paper")
-    _with_intervals(axes, names, found, "ours")
+    with_intervals(axes, names, found, label="ours")
     axes.set(xlabel="turns per session", ylabel="CO2 saved against FairCarbon, %")
     axes.set_ylim(bottom=0.0)
     axes.legend()
@@ -73,7 +69,7 @@ def _ablations(c: Compared) -> Picture:
             change(c.ground, c.arms[name].grams_co2e, c.arms[CCAR].grams_co2e, c.seed, c.ground.longer_than(n))
             for n in groups.values()
         ]
-        _with_intervals(axes, list(groups), found, name)
+        with_intervals(axes, list(groups), found, label=name)
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.set(xlabel="turns per session", ylabel="CO2 more than CCAR, %")
     axes.legend()
@@ -93,12 +89,3 @@ def _break_even() -> Picture:
     figure.axes[1].legend()
     note = "Figure 2(c) of the paper, and the same with the history pulled over the network. Below a curve a move pays."
     return Picture("Break-even of a move: recompute or pull", png_base64(figure), note)
-
-
-def _with_intervals(axes: Any, names: list[str], found: list[Interval], label: str) -> None:
-    middle = np.array([each.estimate for each in found]) * PERCENT
-    low = np.array([each.low if each.known else each.estimate for each in found]) * PERCENT
-    high = np.array([each.high if each.known else each.estimate for each in found]) * PERCENT
-    # A percentile interval need not hold its estimate.
-    error = np.maximum(np.stack([middle - low, high - middle]), 0.0)
-    axes.errorbar(names, middle, error, marker="o", capsize=3, label=label)

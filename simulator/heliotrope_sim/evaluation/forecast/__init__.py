@@ -1,0 +1,1 @@
+"""How good forecasts of carbon intensity are on recorded zones."""

@@ -1,0 +1,1 @@
+"""Placing single requests over regions within their SLOs (paper carbon-slo-tension), run again."""
