@@ -1,4 +1,4 @@
-"""CSV text in a ConfigMap as a source of carbon intensity."""
+"""CSV text or JSON in a ConfigMap as a source of carbon intensity."""
 
 import asyncio
 import base64
@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from heliotrope.api.v1alpha1.carbonsource import ConfigMap
 from heliotrope.api.v1alpha1.regionprofile import RegionProfileSpec
+from heliotrope.carbon.series import Series
 from heliotrope.errors import InvalidInputError, SignalUnavailableError
 from heliotrope.providers import Fetched
+from heliotrope.providers.json_rows import read_series
 from heliotrope.providers.recorded import Recorded
-from heliotrope.providers.table import Columns, read_table
+from heliotrope.providers.table import Columns
 from heliotrope_operator.errors import ApiError, ForbiddenError, NotFoundError
 from heliotrope_operator.kube import Document, Kube
 from heliotrope_operator.resources import CONFIG_MAPS
@@ -37,6 +39,17 @@ class ConfigMapProvider:
         Raises:
             SignalUnavailableError: if the ConfigMap cannot be read or has no row for now.
         """
+        return (await self._current()).at(now_unix_s)
+
+    async def history(self, start_unix_s: float, end_unix_s: float) -> Series:
+        """The rows whose time is in [start, end).
+
+        Raises:
+            SignalUnavailableError: if the ConfigMap cannot be read or has no row there.
+        """
+        return (await self._current()).past(start_unix_s, end_unix_s)
+
+    async def _current(self) -> Recorded:
         try:
             document = await self._kube.get(self._path)
         except NotFoundError:
@@ -54,7 +67,7 @@ class ConfigMapProvider:
             except InvalidInputError as error:
                 raise SignalUnavailableError(f"{self._name}, key {self._source.key}: {error}") from error
             self._version = version
-        return self._recorded.at(now_unix_s)
+        return self._recorded
 
     def _parsed(self, document: Document) -> Recorded:
         key = self._source.key
@@ -65,7 +78,7 @@ class ConfigMapProvider:
             data = base64.b64decode(encoded, validate=True) if text is None else text.encode()
         except binascii.Error as error:
             raise InvalidInputError("", f"is not base64: {error}") from error
-        series = read_table(data, Columns.of(self._source), compressed=key.endswith(".gz"))
+        series = read_series(data, Columns.of(self._source), compressed=key.endswith(".gz"))
         recorded = Recorded.of(series, self._spec, self._source.replay, self._started_unix_s)
         source = "configMap" if self._source.replay is None else "configMap replay"
         return replace(recorded, source=source, forecast_source=recorded.forecast_source.replace("file", "configMap"))

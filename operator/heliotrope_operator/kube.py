@@ -28,6 +28,7 @@ REQUEST_TIMEOUT_S = 30.0
 CONNECTIONS = 16
 PAGE = 100
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 _ERRORS: dict[int, type[ApiError]] = {
     403: ForbiddenError,
     404: NotFoundError,
@@ -87,6 +88,10 @@ class Kube:
         """
         return await self._request("GET", path, parameters=parameters)
 
+    async def text(self, path: str) -> str:
+        """Read what is no document, through one of the server's proxies, for instance a Service's own metrics."""
+        return (await self._answer("GET", path)).decode("utf-8", errors="replace")
+
     async def pages(self, resource: ResourceType, namespace: str = "") -> AsyncIterator[Page]:
         """All objects of a kind, a page at a time, so that few are in memory at once.
 
@@ -111,9 +116,33 @@ class Kube:
         """Replace an object; its resourceVersion must be the current one."""
         return await self._request("PUT", path, document)
 
-    async def merge(self, path: str, patch: Document) -> Document:
-        """Change some fields of an object (JSON merge patch); null removes one."""
-        return await self._request("PATCH", path, patch, content_type=MERGE_PATCH)
+    async def merge(self, path: str, patch: Document, *, manager: str | None = None) -> Document:
+        """Change some fields of an object (JSON merge patch), as a manager if one is named; null removes one."""
+        parameters = None if manager is None else {"fieldManager": manager}
+        return await self._request("PATCH", path, patch, parameters=parameters, content_type=MERGE_PATCH)
+
+    async def apply(self, path: str, document: Document, *, manager: str, force: bool) -> Document:
+        """Apply a document server-side; creates what does not exist.
+
+        Its fields become the manager's; fields that the manager owned before and that are not in it are removed.
+
+        Raises:
+            ConflictError: if another manager owns a field with another value, and `force` is not set.
+        """
+        parameters = {"fieldManager": manager, "force": "true" if force else "false"}
+        return await self._request("PATCH", path, document, parameters=parameters, content_type=APPLY_PATCH)
+
+    async def delete(self, path: str, *, uid: str | None = None) -> None:
+        """Delete an object; with a uid, only that one and not a newer of its name.
+
+        Raises:
+            NotFoundError: if it is gone already.
+            ConflictError: if there is another of its name.
+        """
+        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        await self._request("DELETE", path, options)
 
     async def _request(
         self,
@@ -124,13 +153,26 @@ class Kube:
         parameters: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Document:
+        body = await self._answer(method, path, document, parameters=parameters, content_type=content_type)
+        return _document(method, path, body)
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        document: Document | None = None,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """The body of an answer that is no refusal."""
         used = await self._accessed(None)
         status, body = await self._send(method, path, document, parameters, content_type, used)
         if status == HTTPStatus.UNAUTHORIZED:
             renewed = await self._accessed(used)
             status, body = await self._send(method, path, document, parameters, content_type, renewed)
         if status < HTTPStatus.BAD_REQUEST:
-            return _document(method, path, body)
+            return body
         default = UnavailableError if status >= HTTPStatus.INTERNAL_SERVER_ERROR else ApiError
         raise _ERRORS.get(status, default)(f"{method} {path}: {status}: {_message(body)}")
 

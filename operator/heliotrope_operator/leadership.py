@@ -44,13 +44,15 @@ class Leadership:
         self._settings = settings
         self._unix_clock = unix_clock
         self._held_until = float("-inf")
+        self._clock: Callable[[], float] = lambda: 0.0
+        """The event loop's, once there is one; metrics ask from another thread."""
         self._seen: tuple[str, float] = ("", float("-inf"))
         """The Lease's version and when it was first seen here."""
 
     @property
     def held(self) -> bool:
         """True while no other replica can be the leader."""
-        return asyncio.get_running_loop().time() < self._held_until
+        return self._clock() < self._held_until
 
     async def run(self, acquired: Callable[[], None]) -> None:
         """Take the Lease when it is free and renew it, until cancelled. `acquired` is called after each taking."""
@@ -84,8 +86,8 @@ class Leadership:
         return LEASES.path(self._namespace, LEASE)
 
     async def _attempt(self) -> None:
-        clock = asyncio.get_running_loop().time
-        started = clock()
+        self._clock = asyncio.get_running_loop().time
+        started = self._clock()
         try:
             async with asyncio.timeout(self._settings.renew_deadline_s):
                 taken = await self._take()

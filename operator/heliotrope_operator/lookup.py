@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.errors import NotFoundError
 from heliotrope_operator.kube import Kube
-from heliotrope_operator.resources import RECONCILED, Key
+from heliotrope_operator.resources import RESOURCES, Key
 
 
 class Lookup:
@@ -27,7 +27,7 @@ class Lookup:
             if self._cluster.version(key):
                 continue
             try:
-                found = await self._kube.get(RECONCILED[key.kind].path(key.namespace, key.name))
+                found = await self._kube.get(RESOURCES[key.kind].path(key.namespace, key.name))
             except NotFoundError:
                 continue
             self._enqueue(self._cluster.observe(key.kind, found))

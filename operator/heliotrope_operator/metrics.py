@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from heliotrope.api.v1alpha1 import RegionProfile
 from heliotrope.api.v1alpha1.regionprofile import Freshness
+from heliotrope_operator.polling import Outcome
 from heliotrope_operator.resources import Kind
 
 DURATION_BUCKETS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -93,15 +94,23 @@ class Metrics:
         )
         self.polls = Counter(
             "heliotrope_carbon_polls",
-            "Requests to carbon sources by outcome.",
+            "Polls of carbon sources by outcome: success, credentials_missing, credentials_refused, throttled, "
+            "no_data, bad_answer, timeout, error.",
             ["region", "outcome"],
+            registry=registry,
+        )
+
+        self.forecast_trainings = Counter(
+            "heliotrope_carbon_forecast_trainings",
+            "Times that forecasting a region was learned anew, by outcome: learned, too_little_known, error.",
+            ["outcome"],
             registry=registry,
         )
 
     def forget_region(self, name: str) -> None:
         """Drop the series of a RegionProfile that is gone."""
-        for outcome in ("success", "error"):
-            self.polls.remove(name, outcome)
+        for outcome in Outcome:
+            self.polls.remove(name, outcome.value)
 
     def succeeded(self, kind: Kind, seconds: float) -> None:
         """A reconcile went well."""
@@ -135,12 +144,24 @@ class RegionCollector(Collector):
         )
         age = GaugeMetricFamily("heliotrope_carbon_signal_age_seconds", "Age of the reading.", labels=["region"])
         fresh = GaugeMetricFamily("heliotrope_carbon_signal_fresh", "1 if it may steer decisions.", labels=["region"])
+        error = GaugeMetricFamily(
+            "heliotrope_carbon_forecast_error_grams_per_kwh",
+            "Mean absolute error of past forecasts over all hours up to the horizon: of those issued, and of the "
+            "baseline (as at the same hour yesterday).",
+            labels=["region", "horizon_hours", "forecast"],
+        )
         for region in self._regions():
             name, status = region.metadata.name, region.status
             fresh.add_metric([name], status is not None and status.freshness is Freshness.FRESH)
             if status is not None and (reading := status.intensity) is not None:
                 intensity.add_metric([name, reading.signal_type.value, reading.source], reading.value)
                 age.add_metric([name], now - reading.time.timestamp())
+            if status is not None and (measured := status.forecast_error) is not None:
+                horizon = str(measured.horizon_hours)
+                error.add_metric([name, horizon, "issued"], measured.mean_absolute_error)
+                if measured.baseline_mean_absolute_error is not None:
+                    error.add_metric([name, horizon, "baseline"], measured.baseline_mean_absolute_error)
         yield intensity
         yield age
         yield fresh
+        yield error

@@ -9,26 +9,30 @@ from typing import Any
 import kopf
 
 from heliotrope.api.v1alpha1 import RegionProfile
-from heliotrope_operator.cluster import Cluster, ScaleTarget
-from heliotrope_operator.controllers.policies import PolicyController
-from heliotrope_operator.controllers.pools import PoolController
-from heliotrope_operator.controllers.regions import RegionController
-from heliotrope_operator.controllers.variants import VariantController
+from heliotrope_operator.activation import part as activation
+from heliotrope_operator.actuation import part as actuation
+from heliotrope_operator.cluster import Cluster
+from heliotrope_operator.controllers import statuses
+from heliotrope_operator.deferral import part as deferral
+from heliotrope_operator.hub import member as hub
+from heliotrope_operator.kinds.catalog import watched
+from heliotrope_operator.kinds.targets import ScaleTarget
 from heliotrope_operator.kube import Kube
 from heliotrope_operator.leadership import Leadership
-from heliotrope_operator.lookup import Lookup
 from heliotrope_operator.metrics import Metrics, RegionCollector
-from heliotrope_operator.reconciler import Controller, Reconciler
+from heliotrope_operator.parts import Context, Part
+from heliotrope_operator.planning import part as planning
+from heliotrope_operator.power import part as power
+from heliotrope_operator.reconciler import Reconciler
 from heliotrope_operator.recorder import Recorder
 from heliotrope_operator.resources import Key, Kind, ResourceType
 from heliotrope_operator.resync import Resync
-from heliotrope_operator.scales import Scales
 from heliotrope_operator.settings import OperatorSettings
-from heliotrope_operator.signals import Signals
 from heliotrope_operator.stopping import stop_on_signals
 from heliotrope_operator.watching import kopf_registry, kopf_settings
 from heliotrope_operator.workqueue import WorkQueue
 from heliotrope_operator.writer import Writer
+from heliotrope_operator.writes import Writes
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +44,7 @@ class Operator:
         self._settings = settings
         self._kube = kube
         self._metrics = metrics
-        self._cluster = Cluster()
+        self._cluster = Cluster(watched(settings.parts))
         self._leadership = Leadership(
             kube,
             metrics,
@@ -60,7 +64,9 @@ class Operator:
             on_appeared=self._on_appeared,
         )
         self._appeared = asyncio.Event()
-        self._reconciler = Reconciler(self._queue, self._controllers(), self._leadership, metrics)
+        self._parts = self._assembled()
+        controllers = {kind: each for part in self._parts for kind, each in part.controllers.items()}
+        self._reconciler = Reconciler(self._queue, controllers, self._leadership, metrics)
         metrics.registry.register(RegionCollector(self._regions, time.time))
 
     async def run(self, stop: asyncio.Event) -> bool:
@@ -72,6 +78,7 @@ class Operator:
             _start(self._reconciler.keep_beating(), "heartbeat"),
             _start(self._resync.run(listed.set), "resync"),
             _start(self._lead(listed), "leadership"),
+            *(_start(helper(), f"part {n}") for n, part in enumerate(self._parts) for helper in part.helpers),
         ]
         watching = _start(self._watch(stop), "watching")
         ends = [_start(stop.wait(), "stop"), _start(self._appeared.wait(), "a kind that appeared")]
@@ -85,39 +92,55 @@ class Operator:
         for task in (*workers, *helpers, *ends):
             task.cancel()
         await asyncio.gather(*workers, *helpers, *ends, return_exceptions=True)
+        for part in self._parts:
+            if part.close is not None:
+                await part.close()
         await self._leadership.release()
         _log.info("stopped")
         return not failed
 
-    def _controllers(self) -> dict[Kind, Controller]:
+    def _assembled(self) -> list[Part]:
+        """The parts that are switched on; the first one keeps statuses and is always there."""
         settings, cluster, clock = self._settings, self._cluster, time.time
         recorder = Recorder(self._kube, self._metrics, instance=settings.identity, unix_clock=clock)
+        writes = Writes(self._kube, self._leadership)
         writer = Writer(
-            self._kube,
+            writes,
             cluster,
             recorder,
-            self._leadership,
             self._metrics,
             refresh_s=settings.status_refresh_s,
             enqueue=self._queue.add_all,
         )
-        signals = Signals(
-            self._kube, self._metrics, namespace=settings.namespace, folder=settings.folder, unix_clock=clock
+        context = Context(
+            settings=settings,
+            kube=self._kube,
+            writes=writes,
+            writer=writer,
+            cluster=cluster,
+            recorder=recorder,
+            metrics=self._metrics,
+            unix_clock=clock,
+            enqueue=self._queue.add_all,
         )
-        lookup = Lookup(self._kube, cluster, enqueue=self._queue.add_all)
-        scales = Scales(self._kube)
-        return {
-            Kind.REGION_PROFILE: RegionController(cluster, signals, writer, unix_clock=clock),
-            Kind.CARBON_POLICY: PolicyController(cluster, lookup, writer, unix_clock=clock),
-            Kind.WORKLOAD_VARIANT: VariantController(
-                cluster, lookup, scales, writer, poll_s=settings.scale_poll_s, unix_clock=clock
-            ),
-            Kind.INFERENCE_POOL: PoolController(cluster, writer),
-        }
+        parts = [statuses.part(context)]
+        if settings.parts.engines:
+            parts.append(planning.part(context))
+        if settings.parts.scaling:
+            parts.append(actuation.part(context))
+        if settings.parts.activation:
+            parts.append(activation.part(context))
+        if settings.parts.power:
+            parts.append(power.part(context))
+        if settings.parts.deferral:
+            parts.append(deferral.part(context))
+        parts.append(hub.part(context))
+        return parts
 
     async def _watch(self, stop: asyncio.Event) -> None:
         settings = self._settings
         registry = kopf_registry(
+            {kind: spec.resource for kind, spec in self._cluster.specs.items()},
             login=self._kube.connection_info,
             on_object=self._on_object,
             on_target=self._on_target,
@@ -141,7 +164,8 @@ class Operator:
     async def _lead(self, listed: asyncio.Event) -> None:
         """Write nothing before everything is known once."""
         await listed.wait()
-        await self._leadership.run(lambda: self._queue.add_all(self._cluster.keys()))
+        seeds = [seed for part in self._parts for seed in part.seeds]
+        await self._leadership.run(lambda: self._queue.add_all([*self._cluster.reconciled(), *seeds]))
 
     def _on_object(self, kind: Kind, change: str | None, document: Mapping[str, Any]) -> None:
         metadata = document["metadata"]
@@ -153,10 +177,13 @@ class Operator:
         if change is None:
             self._resync.request()  # a list was made anew, so deletions may have been missed before it
 
-    def _on_target(self, resource: ResourceType, _: str | None, document: Mapping[str, Any]) -> None:
+    def _on_target(self, resource: ResourceType, change: str | None, document: Mapping[str, Any]) -> None:
         metadata = document["metadata"]
         target = ScaleTarget(metadata["namespace"], resource.group, resource.kind, metadata["name"])
         self._queue.add_all(self._cluster.variants.by("target", target))
+        for part in self._parts:
+            if part.on_target is not None:
+                self._queue.add_all(part.on_target(resource, change, document))
 
     def _on_appeared(self, kind: Kind) -> None:
         if self._settings.namespaces:

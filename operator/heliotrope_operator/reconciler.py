@@ -10,7 +10,7 @@ from heliotrope_operator.errors import ConflictError, NotLeaderError
 from heliotrope_operator.metrics import Metrics
 from heliotrope_operator.resources import Key, Kind
 from heliotrope_operator.workqueue import WorkQueue
-from heliotrope_operator.writer import Leadership
+from heliotrope_operator.writes import Leadership
 
 _log = logging.getLogger(__name__)
 
@@ -94,10 +94,14 @@ class Reconciler:
         if not self._leadership.held:
             self._queue.done(key)  # whoever takes over the Lease looks at every object
             return
+        controller = self._controllers.get(key.kind)
+        if controller is None:
+            self._queue.done(key)  # of a part that is switched off
+            return
         started = clock()
         try:
             async with asyncio.timeout(RECONCILE_TIMEOUT_S):
-                again_after_s = await self._controllers[key.kind].reconcile(key)
+                again_after_s = await controller.reconcile(key)
         except NotLeaderError:
             self._queue.done(key)
         except asyncio.CancelledError:

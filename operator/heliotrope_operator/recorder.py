@@ -18,7 +18,7 @@ from heliotrope_operator.conditions import Transition
 from heliotrope_operator.errors import ApiError, NotFoundError
 from heliotrope_operator.kube import Kube
 from heliotrope_operator.metrics import Metrics
-from heliotrope_operator.resources import EVENTS, RECONCILED, Key
+from heliotrope_operator.resources import EVENTS, RESOURCES, Key
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Recorder:
             return "limited"
         namespace = key.namespace or CLUSTER_NAMESPACE
         name = f"{key.name[:200]}.{uuid.uuid4().hex[:16]}"
-        resource = RECONCILED[key.kind]
+        resource = RESOURCES[key.kind]
         regarding = {
             "apiVersion": resource.api_version,
             "kind": resource.kind,

@@ -4,21 +4,45 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
-from heliotrope.api.v1alpha1.common import GROUP, VERSION
+from heliotrope.api.v1alpha1 import CarbonPolicy, NodePower, RegionProfile, WorkloadVariant
+from heliotrope.api.v1alpha1.common import GROUP, VERSION, Resource
 
 POOL_GROUP = "inference.networking.k8s.io"
 
 
 class Kind(StrEnum):
-    """Kinds that are reconciled."""
+    """Kinds of objects that are remembered, and of work that passes through the queue."""
 
     REGION_PROFILE = "RegionProfile"
     CARBON_POLICY = "CarbonPolicy"
     WORKLOAD_VARIANT = "WorkloadVariant"
     INFERENCE_POOL = "InferencePool"
+    NODE_POWER = "NodePower"
+    NAMESPACE = "Namespace"
+    NODE = "Node"
+    POD = "Pod"
+    JOB = "Job"
+    HORIZONTAL_POD_AUTOSCALER = "HorizontalPodAutoscaler"
+    SCALED_OBJECT = "ScaledObject"
+    VARIANT_AUTOSCALING = "VariantAutoscaling"
+    ADMISSION_CHECK = "AdmissionCheck"
+    WORKLOAD = "Workload"
     HEARTBEAT = "Heartbeat"
     """No resource: it passes through the queue to show that the queue moves."""
+    ALLOCATION = "Allocation"
+    """No resource: replicas of all variants are planned together."""
+    ACTUATION = "Actuation"
+    """No resource: replicas of one scale target are made so."""
+    ACTIVATION = "Activation"
+    """No resource: engines are put to rest and woken."""
+    POWER = "Power"
+    """No resource: clocks and watts of all variants are chosen together."""
+    DEMAND_RESPONSE = "DemandResponse"
+    """No resource: the sources of one policy's events are asked."""
+    DISPATCH = "Dispatch"
+    """No resource: dispatch budgets of all pools are published."""
+    CEILINGS = "Ceilings"
+    """No resource: the hub is asked."""
 
 
 class Key(NamedTuple):
@@ -56,19 +80,36 @@ class ResourceType:
         )
 
 
-RECONCILED: dict[Kind, ResourceType] = {
-    Kind.REGION_PROFILE: ResourceType(
-        "RegionProfile", GROUP, VERSION, RegionProfile.definition.plural, RegionProfile.definition.namespaced
-    ),
-    Kind.CARBON_POLICY: ResourceType(
-        "CarbonPolicy", GROUP, VERSION, CarbonPolicy.definition.plural, CarbonPolicy.definition.namespaced
-    ),
-    Kind.WORKLOAD_VARIANT: ResourceType(
-        "WorkloadVariant", GROUP, VERSION, WorkloadVariant.definition.plural, WorkloadVariant.definition.namespaced
+def _own(kind: Kind, resource: type[Resource]) -> tuple[Kind, ResourceType]:
+    about = resource.definition
+    return kind, ResourceType(kind.value, GROUP, VERSION, about.plural, about.namespaced)
+
+
+RESOURCES: dict[Kind, ResourceType] = {
+    **dict(
+        (
+            _own(Kind.REGION_PROFILE, RegionProfile),
+            _own(Kind.CARBON_POLICY, CarbonPolicy),
+            _own(Kind.WORKLOAD_VARIANT, WorkloadVariant),
+            _own(Kind.NODE_POWER, NodePower),
+        )
     ),
     Kind.INFERENCE_POOL: ResourceType("InferencePool", POOL_GROUP, "v1", "inferencepools"),
+    Kind.NAMESPACE: ResourceType("Namespace", "", "v1", "namespaces", namespaced=False),
+    Kind.NODE: ResourceType("Node", "", "v1", "nodes", namespaced=False),
+    Kind.POD: ResourceType("Pod", "", "v1", "pods"),
+    Kind.JOB: ResourceType("Job", "batch", "v1", "jobs"),
+    Kind.HORIZONTAL_POD_AUTOSCALER: ResourceType(
+        "HorizontalPodAutoscaler", "autoscaling", "v2", "horizontalpodautoscalers"
+    ),
+    Kind.SCALED_OBJECT: ResourceType("ScaledObject", "keda.sh", "v1alpha1", "scaledobjects"),
+    Kind.VARIANT_AUTOSCALING: ResourceType("VariantAutoscaling", "llmd.ai", "v1alpha1", "variantautoscalings"),
+    Kind.ADMISSION_CHECK: ResourceType(
+        "AdmissionCheck", "kueue.x-k8s.io", "v1beta2", "admissionchecks", namespaced=False
+    ),
+    Kind.WORKLOAD: ResourceType("Workload", "kueue.x-k8s.io", "v1beta2", "workloads"),
 }
-"""Kinds that are watched and remembered."""
+"""Where each kind of object is in the API."""
 
 SCALE_TARGETS: tuple[ResourceType, ...] = (
     ResourceType("Deployment", "apps", "v1", "deployments"),
@@ -77,6 +118,8 @@ SCALE_TARGETS: tuple[ResourceType, ...] = (
 )
 """Kinds that are watched, not remembered: a change of one wakes the variants that scale it."""
 
+ENDPOINT_SLICES = ResourceType("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices")
+SECRETS = ResourceType("Secret", "", "v1", "secrets")
 CONFIG_MAPS = ResourceType("ConfigMap", "", "v1", "configmaps")
 EVENTS = ResourceType("Event", "events.k8s.io", "v1", "events")
 LEASES = ResourceType("Lease", "coordination.k8s.io", "v1", "leases")

@@ -14,7 +14,7 @@ from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.errors import ApiError, NotFoundError
 from heliotrope_operator.kube import Kube
 from heliotrope_operator.metrics import Metrics
-from heliotrope_operator.resources import RECONCILED, Key, Kind, ResourceType
+from heliotrope_operator.resources import Key, Kind, ResourceType
 from heliotrope_operator.workqueue import Backoff
 
 _log = logging.getLogger(__name__)
@@ -108,11 +108,11 @@ class Resync:
         Raises:
             ApiError: if the server does not answer.
         """
-        for kind, resource in RECONCILED.items():
-            for namespace in self._namespaces if resource.namespaced else ("",):
-                await self._collection(kind, resource, namespace)
+        for kind, spec in self._cluster.specs.items():
+            for namespace in self._namespaces if spec.resource.namespaced else ("",):
+                await self._collection(kind, spec.resource, namespace)
         if everything:
-            self._enqueue(self._cluster.keys())
+            self._enqueue(self._cluster.reconciled())
 
     async def _collection(self, kind: Kind, resource: ResourceType, namespace: str) -> None:
         present: set[Key] = set()

@@ -30,14 +30,20 @@ class Scale:
     """What `/scale` says, or why it says nothing."""
 
     replicas: int | None = None
+    """Replicas that there are."""
+    wanted: int | None = None
+    """Replicas that there should be."""
     problem: ScaleProblem | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
+    """Where a kind is served, or why it cannot be scaled."""
+
     resource: ResourceType | None
     problem: ScaleProblem | None
     until: float
+    """Loop time until which this counts."""
 
 
 class Scales:
@@ -45,7 +51,7 @@ class Scales:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._found: OrderedDict[tuple[str, str], _Found] = OrderedDict()
+        self._found: OrderedDict[tuple[str, str], Found] = OrderedDict()
 
     async def read(self, namespace: str, ref: ScaleTargetRef) -> Scale:
         """The replicas that the target has.
@@ -53,7 +59,7 @@ class Scales:
         Raises:
             ApiError: if the server gives no answer; NotFound and Forbidden are answers.
         """
-        found = await self._resource(ref)
+        found = await self.find(ref)
         if found.resource is None:
             return Scale(problem=found.problem)
         try:
@@ -62,9 +68,15 @@ class Scales:
             return Scale(problem=ScaleProblem.TARGET_NOT_FOUND)
         except ForbiddenError:
             return Scale(problem=ScaleProblem.NOT_PERMITTED)
-        return Scale(replicas=int(scale.get("status", {}).get("replicas", 0)))
+        status, spec = scale.get("status") or {}, scale.get("spec") or {}
+        return Scale(replicas=int(status.get("replicas", 0)), wanted=int(spec.get("replicas", 0)))
 
-    async def _resource(self, ref: ScaleTargetRef) -> _Found:
+    async def find(self, ref: ScaleTargetRef) -> Found:
+        """Where the kind of a target is served.
+
+        Raises:
+            ApiError: if the server gives no answer.
+        """
         key = (ref.api_version, ref.kind)
         now = asyncio.get_running_loop().time()
         known = self._found.get(key)
@@ -77,16 +89,16 @@ class Scales:
             self._found.popitem(last=False)
         return found
 
-    async def _discover(self, ref: ScaleTargetRef, now: float) -> _Found:
+    async def _discover(self, ref: ScaleTargetRef, now: float) -> Found:
         group, separator, version = ref.api_version.rpartition("/")
         try:
             served = await self._kube.get(f"/apis/{ref.api_version}" if separator else f"/api/{ref.api_version}")
         except NotFoundError:
-            return _Found(None, ScaleProblem.KIND_NOT_FOUND, now + UNKNOWN_FOR_S)
+            return Found(None, ScaleProblem.KIND_NOT_FOUND, now + UNKNOWN_FOR_S)
         resources = {each["name"]: each for each in served.get("resources", ())}
         for name, about in resources.items():
             if about["kind"] == ref.kind and "/" not in name and about["namespaced"]:
                 if f"{name}/scale" not in resources:
-                    return _Found(None, ScaleProblem.NOT_SCALABLE, now + UNKNOWN_FOR_S)
-                return _Found(ResourceType(ref.kind, group, version, name), None, now + KNOWN_FOR_S)
-        return _Found(None, ScaleProblem.KIND_NOT_FOUND, now + UNKNOWN_FOR_S)
+                    return Found(None, ScaleProblem.NOT_SCALABLE, now + UNKNOWN_FOR_S)
+                return Found(ResourceType(ref.kind, group, version, name), None, now + KNOWN_FOR_S)
+        return Found(None, ScaleProblem.KIND_NOT_FOUND, now + UNKNOWN_FOR_S)

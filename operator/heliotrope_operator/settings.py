@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heliotrope.errors import InvalidInputError
+from heliotrope.providers.http import base_url
+from heliotrope_operator.hub.settings import MemberSettings
 
 
 def own_namespace() -> str:
@@ -40,6 +42,53 @@ class LeaseSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """What the operator does beside keeping statuses; each part needs rights of its own."""
+
+    scaling: bool = False
+    """Plans replicas and makes them so."""
+    activation: bool = False
+    """Rests idle engines and wakes them."""
+    power: bool = False
+    """Chooses clocks and watts, and answers demand response."""
+    deferral: bool = False
+    """Starts Jobs that may wait."""
+    kueue: bool = False
+    """Answers Kueue's AdmissionChecks for Workloads that may wait; needs `deferral`."""
+
+    @property
+    def engines(self) -> bool:
+        """Whether it has to know where engines run."""
+        return self.scaling or self.activation or self.power
+
+    @property
+    def granted(self) -> bool:
+        """Whether it does what an administrator grants per namespace."""
+        return self.engines or self.deferral
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSettings:
+    """The server that remembers what was asked of pools."""
+
+    url: str
+    """Root of its API, without `/api/v1`."""
+    secret: str | None = None
+    """Name of a Secret in the operator's own namespace with the keys `token` and `ca.crt`, or one of them."""
+
+    def __post_init__(self) -> None:
+        """Refuse an address that is none.
+
+        Raises:
+            InvalidInputError: if it is none.
+        """
+        try:
+            base_url(self.url, "")
+        except InvalidInputError as error:
+            raise InvalidInputError("--prometheus-url", error.problem) from None
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSettings:
     """Everything that `heliotrope_operator.app.run` needs."""
 
@@ -68,8 +117,15 @@ class OperatorSettings:
     """Least time between two writes of a status that say nothing but newer values."""
     scale_poll_s: float = 60.0
     """Time between reads of scale targets of kinds that are not watched."""
+    demand_poll_s: float = 5.0
+    """Time between questions to the pickers of pools that a policy plans for."""
+    prometheus: PrometheusSettings | None = None
+    """Asked for the past of demand, and for demand itself while pickers are silent; None: nobody is."""
     stalled_after_s: float = 60.0
     """The liveness probe fails when nothing was reconciled for this long."""
     drain_s: float = 3.0
     """After SIGTERM, time for reconciles in progress to end."""
     lease: LeaseSettings = LeaseSettings()
+    parts: Parts = Parts()
+    hub: MemberSettings | None = None
+    """The hub that publishes ceilings for this cluster; None: it is planned on its own."""

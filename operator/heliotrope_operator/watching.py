@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import kopf
 
-from heliotrope_operator.resources import RECONCILED, SCALE_TARGETS, Kind, ResourceType
+from heliotrope_operator.resources import SCALE_TARGETS, Kind, ResourceType
 
 REQUEST_TIMEOUT_S = 30.0
 INACTIVITY_TIMEOUT_S = 70.0
@@ -65,6 +65,7 @@ def kopf_settings(*, clusterwide: bool) -> kopf.OperatorSettings:
 
 
 def kopf_registry(
+    watched: Mapping[Kind, ResourceType],
     *,
     login: Callable[[], Awaitable[kopf.ConnectionInfo]],
     on_object: OnObject,
@@ -75,8 +76,9 @@ def kopf_registry(
     """Handlers for every kind that is watched, for the login and for the liveness probe.
 
     Args:
+        watched: kinds that are remembered.
         login: credentials, read anew at each call.
-        on_object: takes an event of a kind that is reconciled: kind, type (None when listed), object.
+        on_object: takes an event of a kind that is remembered: kind, type (None when listed), object.
         on_target: takes an event of a kind that variants scale, in the same way.
         on_failure: hears when one of the two fails; Kopf would only log it.
         stalled: why this process should be restarted; None if it should not.
@@ -95,7 +97,7 @@ def kopf_registry(
             raise kopf.PermanentError(reason)
         return "ok"
 
-    for kind, resource in RECONCILED.items():
+    for kind, resource in watched.items():
         _register(registry, resource, partial(on_object, kind), on_failure)
     for resource in SCALE_TARGETS:
         _register(registry, resource, partial(on_target, resource), on_failure)

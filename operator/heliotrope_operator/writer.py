@@ -3,55 +3,44 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from heliotrope.api.struct import Struct
 from heliotrope.api.v1alpha1.common import ObjectMeta
 from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.conditions import Transition
-from heliotrope_operator.errors import ConflictError, NotFoundError, NotLeaderError
-from heliotrope_operator.kube import Kube
+from heliotrope_operator.errors import ConflictError, NotFoundError
 from heliotrope_operator.merge import merge_patch
 from heliotrope_operator.metrics import Metrics
 from heliotrope_operator.recorder import Recorder
-from heliotrope_operator.resources import RECONCILED, Key
+from heliotrope_operator.resources import RESOURCES, Key
+from heliotrope_operator.writes import Writes
 
 _log = logging.getLogger(__name__)
 
-_VALUES = frozenset({"intensity", "forecast", "forecastError"})
+_VALUES = frozenset({"intensity", "forecast", "forecastError", "scaling"})
 """Fields of a status whose change alone is no transition."""
 
 Document = dict[str, Any]
 
 
-class Leadership(Protocol):
-    """Says whether this replica may write."""
-
-    @property
-    def held(self) -> bool:
-        """True while no other replica can be the leader."""
-        ...
-
-
 class Writer:
-    """The one place that changes objects."""
+    """Writes statuses, and annotations of the objects that have them."""
 
     def __init__(
         self,
-        kube: Kube,
+        writes: Writes,
         cluster: Cluster,
         recorder: Recorder,
-        leadership: Leadership,
         metrics: Metrics,
         *,
         refresh_s: float,
         enqueue: Callable[[Iterable[Key]], None],
     ) -> None:
         """`refresh_s` is the least time between writes of mere values; `enqueue` takes what a write touches."""
-        self._kube = kube
+        self._writes = writes
         self._cluster = cluster
         self._recorder = recorder
-        self._leadership = leadership
         self._metrics = metrics
         self._refresh_s = refresh_s
         self._enqueue = enqueue
@@ -121,11 +110,9 @@ class Writer:
 
     async def _patch(self, key: Key, body: Document, subresource: str) -> bool:
         """Send a patch that holds for one version only; False if the object is gone."""
-        if not self._leadership.held:
-            raise NotLeaderError("another replica may be writing")
-        resource = RECONCILED[key.kind]
+        resource = RESOURCES[key.kind]
         try:
-            updated = await self._kube.merge(resource.path(key.namespace, key.name, subresource), body)
+            updated = await self._writes.merge(resource.path(key.namespace, key.name, subresource), body)
         except ConflictError:
             await self._read_again(key)
             raise
@@ -137,7 +124,7 @@ class Writer:
 
     async def _read_again(self, key: Key) -> None:
         try:
-            fresh = await self._kube.get(RECONCILED[key.kind].path(key.namespace, key.name))
+            fresh = await self._writes.kube.get(RESOURCES[key.kind].path(key.namespace, key.name))
         except NotFoundError:
             self._enqueue(self._cluster.forget(key) - {key})
         else:

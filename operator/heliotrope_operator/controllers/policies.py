@@ -15,14 +15,18 @@ from heliotrope.api.v1alpha1.carbonpolicy import (
 )
 from heliotrope.api.v1alpha1.common import Condition, ConditionStatus, Enforcement
 from heliotrope.api.v1alpha1.regionprofile import Freshness, Signal
-from heliotrope_operator.cluster import Cluster, pool_key, region_key
+from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.conditions import ConditionType, Finding, Transition, settle, transitions
 from heliotrope_operator.controllers.unreadable import report
+from heliotrope_operator.kinds.pools import pool_key
+from heliotrope_operator.kinds.regions import region_key
 from heliotrope_operator.lookup import Lookup
 from heliotrope_operator.resources import Key, Kind
 from heliotrope_operator.writer import Writer
 
 MAX_ANCESTORS = 16
+OWN_CONDITIONS = frozenset({ConditionType.ACCEPTED, ConditionType.ENFORCED, ConditionType.SIGNALS_FRESH})
+"""Other conditions of a policy are other parts'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ def policy_status(policy: CarbonPolicy, facts: PolicyFacts, now: datetime) -> Ca
             [_accepted(findings, accepted), _enforced(policy, accepted), _signals_fresh(facts.regions)],
             generation,
             now,
+            own=OWN_CONDITIONS,
         ),
         demand_response=None if previous is None else previous.demand_response,
     )
@@ -164,7 +169,7 @@ def policy_transitions(before: CarbonPolicyStatus | None, after: CarbonPolicySta
     changes.extend(
         transitions(
             () if before is None else before.conditions,
-            [each for each in after.conditions if each.type != ConditionType.ACCEPTED],
+            [each for each in after.conditions if each.type in OWN_CONDITIONS - {ConditionType.ACCEPTED}],
         )
     )
     return changes

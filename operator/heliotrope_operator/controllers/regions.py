@@ -1,6 +1,7 @@
 """RegionProfile: publishes the newest carbon intensity and whether it may be used."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 
@@ -13,20 +14,33 @@ from heliotrope.providers import timing
 from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.conditions import ConditionType, Finding, settle, transitions
 from heliotrope_operator.controllers.unreadable import report
+from heliotrope_operator.forecasts import Forecasts
+from heliotrope_operator.polling import Outcome
 from heliotrope_operator.resources import Key
-from heliotrope_operator.signals import SUPPORTED, Observation, Signals
+from heliotrope_operator.signals import Observation, Signals
 from heliotrope_operator.writer import Writer
 
 REFRESHES_BEFORE_STALE = 3.0
 """Values are written at least this often within `staleAfter`, or pickers would see them go stale meanwhile."""
+OWN_CONDITIONS = frozenset({ConditionType.ACCEPTED, ConditionType.CREDENTIALS_ACCEPTED, ConditionType.SIGNAL_FRESH})
+"""Other conditions of a region are other parts'."""
 
 
 class RegionController:
     """Asks the source when it is due and writes what changed."""
 
-    def __init__(self, cluster: Cluster, signals: Signals, writer: Writer, *, unix_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        signals: Signals,
+        forecasts: Forecasts,
+        writer: Writer,
+        *,
+        unix_clock: Callable[[], float],
+    ) -> None:
         self._cluster = cluster
         self._signals = signals
+        self._forecasts = forecasts
         self._writer = writer
         self._unix_clock = unix_clock
 
@@ -39,6 +53,7 @@ class RegionController:
         profile = self._cluster.regions.get(key)
         if profile is None:
             self._signals.forget(key.name)
+            self._forecasts.forget(key.name)
             unreadable = self._cluster.unreadable.get(key)
             if unreadable is not None:
                 now = datetime.fromtimestamp(int(self._unix_clock()), UTC)
@@ -47,7 +62,13 @@ class RegionController:
             return None
         observation = await self._signals.observe(profile)
         profile = self._cluster.regions.get(key) or profile  # asking may have taken a while
+        known = profile.status is not None and profile.status.observed_generation == profile.metadata.generation
+        if observation.pending and not known:
+            return observation.next_poll_s  # its first answer is on its way: that there is none yet is no news
         now_unix_s = self._unix_clock()
+        if observation.published is not None:
+            completed = self._forecasts.complete(profile, observation.published)
+            observation = replace(observation, published=completed)
         status = region_status(profile, observation, now_unix_s)
         stale_after_s = _stale_after_s(profile)
         held_back_s = await self._writer.status(
@@ -71,15 +92,18 @@ def region_status(profile: RegionProfile, observation: Observation, now_unix_s: 
     """
     previous = profile.status
     generation = profile.metadata.generation
-    usable = observation.unsupported is None and observation.invalid is None
-    intensity, forecast = None, None
+    usable = observation.invalid is None
+    intensity, forecast, error = None, None, None
     if usable and observation.published is not None:
         intensity = _unchanged_static(previous, observation.published.intensity)
         forecast = _unchanged_forecast(previous, observation.published.forecast)
+        error = observation.published.forecast_error
     elif usable and previous is not None and previous.observed_generation == generation:
-        intensity, forecast = previous.intensity, previous.forecast
+        intensity, forecast, error = previous.intensity, previous.forecast, previous.forecast_error
     freshness = _freshness(profile, intensity, now_unix_s)
     findings = [_accepted(observation), _signal_fresh(profile, observation, intensity, freshness)]
+    if observation.needs_credentials:
+        findings.insert(1, _credentials_accepted(observation))
     return RegionProfileStatus(
         observed_generation=generation,
         conditions=settle(
@@ -87,11 +111,12 @@ def region_status(profile: RegionProfile, observation: Observation, now_unix_s: 
             findings,
             generation,
             datetime.fromtimestamp(int(now_unix_s), UTC),
+            own=OWN_CONDITIONS,
         ),
         freshness=freshness,
         intensity=intensity,
         forecast=forecast,
-        forecast_error=None if previous is None else previous.forecast_error,
+        forecast_error=error,
     )
 
 
@@ -114,17 +139,23 @@ def _freshness(profile: RegionProfile, intensity: IntensityReading | None, now_u
 
 
 def _accepted(observation: Observation) -> Finding:
-    if observation.unsupported is not None:
-        return Finding(
-            ConditionType.ACCEPTED,
-            ConditionStatus.FALSE,
-            "UnsupportedSource",
-            f"spec.source.{observation.unsupported} is not supported by this version; use {', '.join(SUPPORTED[:-1])} "
-            f"or {SUPPORTED[-1]}",
-        )
     if observation.invalid is not None:
         return Finding(ConditionType.ACCEPTED, ConditionStatus.FALSE, "InvalidSource", observation.invalid)
     return Finding(ConditionType.ACCEPTED, ConditionStatus.TRUE, "Accepted", "the source is asked")
+
+
+def _credentials_accepted(observation: Observation) -> Finding:
+    kind = ConditionType.CREDENTIALS_ACCEPTED
+    failure = observation.failure or ""
+    match observation.credentials:
+        case Outcome.SUCCESS:
+            return Finding(kind, ConditionStatus.TRUE, "CredentialsAccepted", "the source takes the key of the Secret")
+        case Outcome.CREDENTIALS_MISSING:
+            return Finding(kind, ConditionStatus.FALSE, "CredentialsMissing", failure)
+        case Outcome.CREDENTIALS_REFUSED:
+            message = f"{failure}; put a valid key into the Secret, it is read again within a minute"
+            return Finding(kind, ConditionStatus.FALSE, "CredentialsRefused", message)
+    return Finding(kind, ConditionStatus.UNKNOWN, "CredentialsUntested", f"the source gave no answer yet: {failure}")
 
 
 def _signal_fresh(
@@ -147,7 +178,10 @@ def _signal_fresh(
     if observation.failure is not None:
         message = f"the value of {of} counts until {until}, but the source gives no newer one{failure}"
         return Finding(kind, ConditionStatus.TRUE, "SourceFailing", message)
-    return Finding(kind, ConditionStatus.TRUE, "SignalFresh", f"the value of {of} counts until {until}")
+    published = observation.published
+    lacking = "" if published is None or published.forecast_failure is None else published.forecast_failure
+    message = f"the value of {of} counts until {until}" + (f"; no new forecast: {lacking}" if lacking else "")
+    return Finding(kind, ConditionStatus.TRUE, "SignalFresh", message)
 
 
 def _unchanged_static(previous: RegionProfileStatus | None, intensity: IntensityReading) -> IntensityReading:

@@ -6,8 +6,8 @@ from pydantic import ConfigDict, ValidationError
 
 from heliotrope.api.struct import Struct
 from heliotrope.api.v1alpha1.common import Conditions, ConditionStatus, ObservedGeneration
-from heliotrope_operator.cluster import Unreadable
 from heliotrope_operator.conditions import ConditionType, Finding, settle, transitions
+from heliotrope_operator.kinds.spec import Unreadable
 from heliotrope_operator.resources import Key
 from heliotrope_operator.writer import Writer
 

@@ -1,0 +1,1 @@
+"""The kinds that the operator watches and remembers: one module each."""

@@ -1,0 +1,158 @@
+"""Asks Prometheus beside the rounds of pickers: once for each model's past, and for now while pickers are silent."""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from heliotrope.errors import InvalidInputError, SignalUnavailableError
+from heliotrope_operator.cluster import Cluster
+from heliotrope_operator.planning.histories import Histories
+from heliotrope_operator.planning.prometheus import DemandQueries, Told
+from heliotrope_operator.polling import Outcome, outcome_of
+from heliotrope_operator.resources import Key
+from heliotrope_operator.workqueue import Backoff
+
+_log = logging.getLogger(__name__)
+
+ROUND_S = 15.0
+KEPT_S = 60.0
+"""An answer counts for so long."""
+AT_ONCE = 2
+BACKOFF = Backoff(15.0, 600.0)
+PAST, NOW = "past", "now"
+"""What is asked for."""
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """At one question."""
+
+    problem: str | None = None
+    failures: int = 0
+    again_s: float = float("-inf")
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Of one pool."""
+
+    seeded: set[str] = field(default_factory=set)
+    """Models whose past was asked for."""
+    silent: bool = False
+    """Whether its pickers told nothing in the round before, too; one that has just started tells in its second."""
+    told: Told | None = None
+    told_s: float = float("-inf")
+    attempts: dict[str, _Attempts] = field(default_factory=lambda: {PAST: _Attempts(), NOW: _Attempts()})
+
+
+class Remembered:
+    """What one Prometheus server knows of the pools that a policy scales."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        histories: Histories,
+        queries: DemandQueries,
+        *,
+        silent: Callable[[Key], bool],
+        clock: Callable[[], float],
+        unix_clock: Callable[[], float],
+        rng: random.Random | None = None,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            cluster: where pools, policies and variants are known.
+            histories: are given the past.
+            queries: of the server.
+            silent: whether a pool's own pickers tell nothing.
+            clock: monotonic.
+            unix_clock: of the histories.
+            rng: of the back-off.
+        """
+        self._cluster = cluster
+        self._histories = histories
+        self._queries = queries
+        self._silent = silent
+        self._clock = clock
+        self._unix_clock = unix_clock
+        self._rng = rng or random.Random()
+        self._known: dict[Key, _Memory] = {}
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """Questions by what was asked for (`past`, `now`) and outcome."""
+
+    def told(self, pool: Key) -> Told | None:
+        """What is asked of a pool now; None: Prometheus was not asked lately, or does not know."""
+        memory = self._known.get(pool)
+        if memory is None or self._clock() - memory.told_s > KEPT_S:
+            return None
+        return memory.told
+
+    def problem(self, pool: Key) -> str | None:
+        """Why Prometheus does not know what is asked now; None: it does, or was not asked."""
+        memory = self._known.get(pool)
+        return None if memory is None else memory.attempts[NOW].problem
+
+    async def run(self) -> None:
+        """Rounds until cancelled."""
+        while True:
+            await self.round()
+            await asyncio.sleep(ROUND_S)
+
+    async def round(self) -> None:
+        """Ask what is missing, of each pool that a policy scales."""
+        pools = {}
+        for key, pool in self._cluster.pools.items():
+            policy = self._cluster.winner(key)
+            if policy is not None and policy.spec.autoscaling is not None:
+                pools[key] = pool
+        for gone in self._known.keys() - pools.keys():
+            del self._known[gone]
+        await asyncio.gather(*(self._pool(key, pool.picker) for key, pool in pools.items() if pool.picker is not None))
+
+    async def _pool(self, key: Key, service: str) -> None:
+        memory = self._known.setdefault(key, _Memory())
+        variants = (self._cluster.variants.get(each) for each in self._cluster.variants_of(key))
+        models = {variant.spec.model for variant in variants if variant is not None}
+        memory.seeded &= models  # one that comes back is asked for again
+        async with self._places:
+            if models - memory.seeded:
+                await self._try(key, memory, PAST, self._seed(key, service, memory, models))
+            silent = self._silent(key)
+            if silent and memory.silent:
+                await self._try(key, memory, NOW, self._ask(key, service, memory))
+            memory.silent = silent
+
+    async def _seed(self, key: Key, service: str, memory: _Memory, models: set[str]) -> None:
+        missing = models - memory.seeded
+        past = await self._queries.past(key.namespace, service, missing, self._unix_clock())
+        for model, bins in past.items():
+            self._histories.seed(key, model, bins)
+        memory.seeded |= missing
+
+    async def _ask(self, key: Key, service: str, memory: _Memory) -> None:
+        memory.told = await self._queries.now(key.namespace, service)
+        memory.told_s = self._clock()
+
+    async def _try(self, key: Key, memory: _Memory, purpose: str, question: Coroutine[Any, Any, None]) -> None:
+        attempts = memory.attempts[purpose]
+        if self._clock() < attempts.again_s:
+            question.close()
+            return
+        try:
+            await question
+        except (SignalUnavailableError, InvalidInputError) as error:
+            self.counts[purpose, outcome_of(error).value] += 1
+            if attempts.failures == 0:
+                _log.warning("%s: Prometheus does not tell what is asked of it (%s): %s", key, purpose, error)
+            attempts.failures += 1
+            attempts.problem = str(error)
+            attempts.again_s = self._clock() + BACKOFF.delay_s(attempts.failures, self._rng)
+            return
+        self.counts[purpose, Outcome.SUCCESS.value] += 1
+        memory.attempts[purpose] = _Attempts()
