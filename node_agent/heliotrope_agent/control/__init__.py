@@ -1,0 +1,1 @@
+"""What should be set on each GPU now, and setting it."""

@@ -1,0 +1,1 @@
+"""Access to the GPUs of a node, behind one interface for all vendors."""

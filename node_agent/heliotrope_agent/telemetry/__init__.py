@@ -1,0 +1,1 @@
+"""Energy, power and clocks: sampled, attributed to pods, shown as metrics."""
