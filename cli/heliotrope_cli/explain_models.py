@@ -22,6 +22,8 @@ def model_lines(record: ModelRecord | None) -> list[str]:
     lines = [f"{lead}{lowered}: {floor}. {'; '.join(map(_option, record.models))}."]
     by = f"Quality by {shown(record.predictor)} for tasks of class {shown(record.task)}"
     spent = "" if record.router_joules is None else f"; predicting took {joules(record.router_joules)} of the picker"
+    if record.withheld_because is not None:
+        lines.append(f"Not granted, so the default answers: {shown(record.withheld_because, 500)}.")
     lines.append(f"{by}{'' if record.fallback is None else f', as {shown(record.fallback)}'}{spent}.")
     return lines
 

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from heliotrope.cache.action import KvAction
 from heliotrope.decide.recorded import Candidate, CarbonDecision, Profile, Recorded
+from heliotrope_cli.explain_plans import phases
 from heliotrope_cli.explain_text import why_lost
 from heliotrope_cli.quantities import UNKNOWN, grams, intensity, joules, plain, seconds, shown, with_error
 
@@ -50,8 +51,8 @@ def candidate_table(decision: CarbonDecision) -> Table:
     table.add_column("why", overflow="fold")
     for c in ranked(decision):
         cells = [
-            _phases(c.encode_endpoints, c.prefill_endpoint, c.endpoint),
-            _phases(c.encode_regions, c.prefill_region, c.region or UNKNOWN),
+            phases(c.encode_endpoints, c.prefill_endpoint, c.endpoint),
+            phases(c.encode_regions, c.prefill_region, c.region or UNKNOWN),
         ]
         if with_action:
             cells.append(shown(c.kv_action or UNKNOWN))
@@ -70,12 +71,6 @@ def candidate_table(decision: CarbonDecision) -> Table:
         cells.append(why_lost(c, decision))
         table.add_row(*map(Text, cells), style="bold" if c.chosen else None)
     return table
-
-
-def _phases(encode: Sequence[str | None] | None, prefill: str | None, decode: str) -> str:
-    """Where a plan encodes images, prefills and decodes; one name where that is the same."""
-    rest = shown(decode) if prefill in (None, decode) else f"{shown(prefill or UNKNOWN)} → {shown(decode)}"
-    return f"{', '.join(shown(name or UNKNOWN) for name in encode)} ▸ {rest}" if encode else rest
 
 
 def region_table(decision: CarbonDecision) -> Table:

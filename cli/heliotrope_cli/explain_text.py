@@ -12,12 +12,14 @@ from heliotrope.decide.recorded import (
     Constraints,
     Measured,
     Objective,
+    PlanComparison,
     Profile,
     Recorded,
     Session,
 )
 from heliotrope_cli.explain_kv import kv_sentence
 from heliotrope_cli.explain_models import model_lines
+from heliotrope_cli.explain_plans import comparison_lines, placed, steered_to
 from heliotrope_cli.explain_policy import limits as fleet_limits
 from heliotrope_cli.explain_policy import percent, settings, why_limited
 from heliotrope_cli.quantities import UNKNOWN, grams, joules, plain, seconds, shown, with_error
@@ -34,7 +36,7 @@ _COMPARED: dict[str, tuple[Loss, str, Callable[[Candidate], float | None], Calla
 
 def sentences(record: Recorded) -> list[str]:
     """The story from top to bottom."""
-    lines = [_about(record), _headline(record)]
+    lines = [_about(record), _headline(record), *comparison_lines(record.plan_comparison)]
     if record.scheduling is not None:
         lines.extend(model_lines(record.scheduling.models))
     decision = record.carbon_decision
@@ -77,8 +79,17 @@ def _about(record: Recorded) -> str:
     how = "" if record.streaming is None else ", streamed" if record.streaming else ", in one piece"
     return (
         f"Request {shown(record.request_id) or 'without an id'} at {time}: model {shown(record.model or UNKNOWN)}{how}"
-        f", {prompt} prompt tokens, {plain(record.expected_output_tokens)} output tokens expected."
+        f", {prompt} prompt tokens, {plain(record.expected_output_tokens)} output tokens expected.{_waited(record)}"
     )
+
+
+def _waited(record: Recorded) -> str:
+    held = f" It waited {record.held_seconds:.1f} s for an engine to wake." if record.held_seconds else ""
+    if not record.asleep:
+        return held
+    names = ", ".join(shown(name) for name in record.asleep[:3])
+    more = f" and {len(record.asleep) - 3} more" if len(record.asleep) > 3 else ""
+    return f"{held} Asleep, and so no candidates: {names}{more}."
 
 
 def _headline(record: Recorded) -> str:
@@ -90,11 +101,10 @@ def _headline(record: Recorded) -> str:
     if not record.carbon_decision_enforced or not decision.enforced:
         return (
             f"Sent to {shown(record.endpoint)} {_by_score(record)}. Policy {shown(decision.policy)} only advises: it "
-            f"{_would(decision)}."
+            f"{_would(decision, record.plan_comparison)}."
         )
     if decision.arm == Arm.HOLDOUT:
-        same = decision.policy_would_choose == decision.endpoint
-        steered = "there too" if same else f"to {shown(decision.policy_would_choose or 'nowhere')}"
+        steered = steered_to(decision, record.plan_comparison)
         return (
             f"Sent to {shown(record.endpoint)} blind to carbon {_because(decision)}: it is one of the requests that "
             f"policy {shown(decision.policy)} holds out to measure its saving. Steered, it would have gone {steered}."
@@ -102,10 +112,13 @@ def _headline(record: Recorded) -> str:
     return f"Sent to {shown(record.endpoint)}{_where(decision.winner)} {_because(decision)}."
 
 
-def _would(decision: CarbonDecision) -> str:
+def _would(decision: CarbonDecision, comparison: PlanComparison | None) -> str:
     if decision.endpoint is None:
         return f"would have refused it: {_refused(decision)}"
-    return f"would have sent it to {shown(decision.endpoint)}{_where(decision.winner)} {_because(decision)}"
+    plan = None if comparison is None else comparison.advised
+    to = f"{shown(decision.endpoint)}{_where(decision.winner)}" if plan is None else placed(plan)
+    to += "," if "," in to else ""
+    return f"would have sent it to {to} {_because(decision)}"
 
 
 def _where(candidate: Candidate | None) -> str:
@@ -204,6 +217,8 @@ def _decision_lines(decision: CarbonDecision) -> list[str]:
         lines.append(f"Constraints: {_constraints(decision.constraints)}.")
     if decision.arm != Arm.HOLDOUT:
         lines += [f"Left out: {shown(term)}, because {shown(why)}." for term, why in decision.dropped_terms.items()]
+    if decision.models_unused is not None:
+        lines.append(f"Learned models were not asked: {shown(decision.models_unused, 200)}.")
     if decision.session is not None:
         lines.append(_session(decision.session))
     kv = kv_sentence(decision.winner)

@@ -5,7 +5,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TextIO
 
-OUR_LOGGERS = ("heliotrope", "heliotrope_epp", "heliotrope_operator")
+OUR_LOGGERS = ("heliotrope", "heliotrope_agent", "heliotrope_epp", "heliotrope_operator")
 
 
 class JsonFormatter(logging.Formatter):

@@ -8,20 +8,31 @@ from rich.console import Console
 
 import heliotrope
 from heliotrope.errors import HeliotropeError
-from heliotrope_cli.commands import (
-    crds,
-    demo,
-    epp,
-    evaluate,
-    explain,
-    ledger,
-    operator,
-    reproduce,
-    savings,
-    settle,
-    train,
-    trainer,
+from heliotrope_cli import commands
+
+COMMANDS = (
+    "agent",
+    "demo",
+    "calibrate",
+    "epp",
+    "evaluate",
+    "reproduce",
+    "simulate",
+    "operator",
+    "restore",
+    "hub",
+    "crds",
+    "ledger",
+    "settle",
+    "status",
+    "explain",
+    "forecast",
+    "savings",
+    "trainer",
+    "train",
 )
+"""Each a module of `heliotrope_cli.commands` with a function of its name, loaded when it is asked for: the node agent
+must not carry the solvers of others in its memory."""
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -35,18 +46,8 @@ def build_app() -> App:
         version=heliotrope.__version__,
         version_flags=["--version"],
     )
-    app.command(demo.demo)
-    app.command(epp.epp)
-    app.command(evaluate.evaluate)
-    app.command(reproduce.reproduce)
-    app.command(operator.operator)
-    app.command(crds.crds)
-    app.command(ledger.ledger)
-    app.command(settle.settle)
-    app.command(explain.explain)
-    app.command(savings.savings)
-    app.command(trainer.trainer)
-    app.command(train.train)
+    for name in COMMANDS:
+        app.command(f"{commands.__name__}.{name}:{name}")
     app.command(version)
     return app
 
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         build_app()(arguments)
     except HeliotropeError as error:
-        Console(stderr=True, highlight=False).print(f"heliotrope: {error}", style="red", markup=False)
+        # Lines are the terminal's to break: a path that is broken here cannot be copied or searched for.
+        Console(stderr=True, highlight=False).print(f"heliotrope: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(EXIT_FAILED)
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")

@@ -11,6 +11,7 @@ from heliotrope.decide.recorded import MAX_BYTES
 from heliotrope.errors import HeliotropeError, InvalidInputError
 
 TIMEOUT_SECONDS = 5.0
+MAX_METRICS_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_BYTES = 4_096
 
 
@@ -35,23 +36,55 @@ def decision(picker: str, request_id: str, timeout_seconds: float = TIMEOUT_SECO
         PickerUnreachableError: if it does not answer, or not as a picker does.
         DecisionNotKeptError: if it does not know the request.
     """
-    parts = urlsplit(picker)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInputError("--picker", f"{picker!r} is no address such as http://127.0.0.1:9090")
-    url = f"{picker.rstrip('/')}/debug/decisions/{quote(request_id, safe='')}"
-    # Prompts are not in it, but where requests go is nobody else's business: no proxy is asked.
-    opener = build_opener(ProxyHandler({}))
+    url = f"{_address(picker)}/debug/decisions/{quote(request_id, safe='')}"
     try:
-        with opener.open(Request(url), timeout=timeout_seconds) as response:  # noqa: S310 - the scheme is checked
-            body: bytes = response.read(MAX_BYTES + 1)
+        return _read(url, MAX_BYTES, timeout_seconds)
     except HTTPError as error:
         with error:
             told = _told(error)
         if error.code == 404 and told:
             raise DecisionNotKeptError(f"{request_id}: {told}") from error
         raise PickerUnreachableError(f"{url} answered {error.code}; is this a picker's metrics port?") from error
+
+
+def metrics(picker: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
+    """A picker's metrics in Prometheus' text format.
+
+    Args:
+        picker: the admin port, such as http://127.0.0.1:9090.
+        timeout_seconds: for connecting and for each read.
+
+    Raises:
+        InvalidInputError: if `picker` is no such address.
+        PickerUnreachableError: if it does not answer, or not as a picker does.
+    """
+    url = f"{_address(picker)}/metrics"
+    try:
+        return _read(url, MAX_METRICS_BYTES, timeout_seconds).decode("utf-8", errors="replace")
+    except HTTPError as error:
+        error.close()
+        raise PickerUnreachableError(f"{url} answered {error.code}; is this a picker's metrics port?") from error
+
+
+def _address(picker: str) -> str:
+    parts = urlsplit(picker)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInputError("--picker", f"{picker!r} is no address such as http://127.0.0.1:9090")
+    return picker.rstrip("/")
+
+
+def _read(url: str, most_bytes: int, timeout_seconds: float) -> bytes:
+    """The body, cut off one byte behind the limit; HTTPError where it is a refusal."""
+    # Prompts are not in it, but where requests go is nobody else's business: no proxy is asked.
+    opener = build_opener(ProxyHandler({}))
+    try:
+        with opener.open(Request(url), timeout=timeout_seconds) as response:  # noqa: S310 - the scheme is checked
+            body: bytes = response.read(most_bytes + 1)
+    except HTTPError:
+        raise
     except (URLError, HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
+        picker = url.removesuffix(urlsplit(url).path)
         raise PickerUnreachableError(
             f"{picker} does not answer ({reason}); give the address of the picker's metrics port"
         ) from error

@@ -15,7 +15,7 @@ from heliotrope_epp.datalayer.inflight import Dispatch
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.director.director import DirectorSettings
 from heliotrope_epp.plugins.options import Options
-from heliotrope_epp.plugins.pickers.carbon import candidates_of
+from heliotrope_epp.plugins.pickers.columns import candidates_of
 from heliotrope_sim.evaluation.view import Reading
 
 _STALE_AFTER_S = DirectorSettings().metrics_stale_after_s

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from heliotrope.errors import InvalidInputError
+from heliotrope_cli.commands.epp_region import read_regions, refuse_endpoint_flags, run_region
 from heliotrope_cli.commands.extras import needs
 from heliotrope_cli.logs import configure
 
@@ -19,7 +20,10 @@ Flag = Annotated[bool, Parameter(negative="")]
 
 def epp(
     *,
+    tier: Literal["endpoint", "region"] = "endpoint",
+    regions: Path | None = None,
     folder: Path | None = None,
+    secrets_folder: Path | None = None,
     pool_name: str | None = None,
     pool_namespace: str = "default",
     kubeconfig: Path | None = None,
@@ -35,6 +39,9 @@ def epp(
     metrics_staleness_threshold: float = 2.0,
     home_region: str | None = None,
     max_inflight: int = 8_000,
+    hold_requests: int = 1_000,
+    hold_bytes: int = 64 * 1024 * 1024,
+    hold_ttl: float = 180.0,
     max_sessions: int = 1_000_000,
     session_gate: Path | None = None,
     quality_model: Path | None = None,
@@ -68,8 +75,15 @@ def epp(
     Resources and endpoints come from a watched folder of YAML files (--folder) or from the Kubernetes API
     (--pool-name). With an enforced CarbonPolicy decisions follow it; without one the configured picker decides.
 
+    With --tier region it stands in front of several clusters' gateways and chooses the region of every request
+    (docs/region-tier.md). Flags about endpoints, engines, learning, metering and the ledger have no use there.
+
     Args:
+        tier: What is chosen: the endpoint of a pool, or the region.
+        regions: File that names the regions of --tier region and where their state is read.
         folder: Folder with endpoints.yaml and our resources as YAML files; watched for changes.
+        secrets_folder: Folder with the keys of carbon sources that RegionProfiles in --folder name: each is a file
+            SECRET/KEY (docs/signals.md).
         pool_name: Name of the InferencePool to serve; reads the Kubernetes API.
         pool_namespace: Namespace of the pool.
         kubeconfig: Kubeconfig for --pool-name; by default the service account in a cluster, else the user's own.
@@ -85,6 +99,9 @@ def epp(
         metrics_staleness_threshold: Age in seconds from which an engine's metrics count as unknown.
         home_region: RegionProfile of the place where this picker runs; network times count from there.
         max_inflight: Routed requests at once; more get a 429.
+        hold_requests: Requests that wait at once while no engine is awake; more get a 503. 0: none waits.
+        hold_bytes: Memory that their bodies may take.
+        hold_ttl: Seconds that a request waits at most; the gateway's message_timeout must be longer.
         max_sessions: Conversations remembered at once, 145 bytes each; 0: none is followed.
         session_gate: File of a trained gate that keeps conversations where their KV caches are (docs/sessions.md);
             without it only the price of recomputation does.
@@ -120,8 +137,9 @@ def epp(
         announce: Print one JSON line with the ports on standard output once requests are taken.
     """
     with needs("epp"):
-        from heliotrope_epp.app import Ports, run
+        from heliotrope_epp.app import run
         from heliotrope_epp.datalayer.resources import PoolRef
+        from heliotrope_epp.demand.holding import HoldSettings
         from heliotrope_epp.director.director import DirectorSettings
         from heliotrope_epp.learning.settings import LearningSettings
         from heliotrope_epp.ledger.settings import LedgerSettings
@@ -129,13 +147,35 @@ def epp(
         from heliotrope_epp.plugins.models.scorer import ScorerSettings
         from heliotrope_epp.plugins.models.settings import ModelSettings
         from heliotrope_epp.plugins.sessions.settings import SessionSettings
+        from heliotrope_epp.region.settings import RegionSettings
+        from heliotrope_epp.serving import Ports
         from heliotrope_epp.settings import EppSettings, KubernetesSettings
         from heliotrope_epp.tracing.settings import Protocol, TracingFlags, tracing_settings
         from heliotrope_epp.transport.interface import SelfSigned, Tls, TlsFiles
+    if tier == "endpoint" and regions is not None:
+        raise InvalidInputError("--regions", "is for --tier region")
+    if tier == "region":
+        refuse_endpoint_flags(
+            {
+                "--config-file": config_file,
+                "--config-text": config_text,
+                "--home-region": home_region,
+                "--quality-model": quality_model,
+                "--quality-url": quality_url,
+                "--state-dir": state_dir,
+                "--trainer-url": trainer_url,
+                "--energy-port": energy_port,
+                "--ledger-dir": ledger_dir,
+            }
+        )
     if config_file is not None and config_text is not None:
         raise InvalidInputError("--config-text", "give --config-file or --config-text, not both")
     if (folder is None) == (pool_name is None):
         raise InvalidInputError("--folder", "give --folder, or --pool-name for the Kubernetes API")
+    if secrets_folder is not None and folder is None:
+        raise InvalidInputError("--secrets-folder", "is for --folder; in a cluster the operator asks carbon sources")
+    if secrets_folder is not None and not secrets_folder.is_dir():
+        raise InvalidInputError("--secrets-folder", f"{secrets_folder} is not a folder")
     if trainer_url is not None and not trainer_url.startswith(("http://", "https://")):
         raise InvalidInputError("--trainer-url", "must begin with http:// or https://")
     if trainer_url is not None and not learn:
@@ -151,6 +191,12 @@ def epp(
     ):
         if value <= 0:
             raise InvalidInputError(name, "must be above 0")
+    if not 0 <= hold_requests <= 100_000:
+        raise InvalidInputError("--hold-requests", "must be from 0 to 100000")
+    if hold_bytes < 0:
+        raise InvalidInputError("--hold-bytes", "must be 0 or more")
+    if not 0.0 < hold_ttl <= 3_600.0:
+        raise InvalidInputError("--hold-ttl", "must be above 0 and at most 3600 seconds")
     if not 0 <= max_sessions <= 100_000_000:
         raise InvalidInputError("--max-sessions", "must be from 0 to 100000000")
     if session_gate is not None and max_sessions == 0:
@@ -177,9 +223,38 @@ def epp(
     tls: Tls | None = None
     if secure_serving:
         tls = SelfSigned() if cert_path is None else TlsFiles(cert_path / "tls.crt", cert_path / "tls.key")
+    kubernetes = None if pool_name is None else KubernetesSettings(PoolRef(pool_namespace, pool_name), kubeconfig)
+    sessions = SessionSettings(max_sessions, session_gate) if max_sessions else None
+
+    def print_ports(ports: Ports) -> None:
+        print(json.dumps(dataclasses.asdict(ports)), flush=True)
+
+    if tier == "region":
+        region_settings = RegionSettings(
+            tier=read_regions(regions),
+            folder=folder,
+            secrets_folder=secrets_folder,
+            kubernetes=kubernetes,
+            host=host,
+            grpc_port=grpc_port,
+            health_port=health_port,
+            metrics_port=metrics_port,
+            tls=tls,
+            max_inflight=max_inflight,
+            tracing=traces,
+            sessions=sessions,
+            drain_seconds=drain_seconds,
+            grace_seconds=grace_seconds,
+        )
+        try:
+            run_region(region_settings, print_ports if announce else None)
+        except OSError as error:
+            raise InvalidInputError("", f"cannot start: {error}") from error
+        return
     settings = EppSettings(
         folder=folder,
-        kubernetes=None if pool_name is None else KubernetesSettings(PoolRef(pool_namespace, pool_name), kubeconfig),
+        secrets_folder=secrets_folder,
+        kubernetes=kubernetes,
         config_text=_config(config_file, config_text),
         host=host,
         grpc_port=grpc_port,
@@ -187,9 +262,13 @@ def epp(
         metrics_port=metrics_port,
         tls=tls,
         refresh_metrics_interval_s=refresh_metrics_interval,
-        director=DirectorSettings(max_inflight=max_inflight, metrics_stale_after_s=metrics_staleness_threshold),
+        director=DirectorSettings(
+            max_inflight=max_inflight,
+            metrics_stale_after_s=metrics_staleness_threshold,
+            hold=HoldSettings(hold_requests, hold_bytes, hold_ttl),
+        ),
         learning=LearningSettings(state_dir, trainer_url) if learn else None,
-        sessions=SessionSettings(max_sessions, session_gate) if max_sessions else None,
+        sessions=sessions,
         models=ModelSettings(
             quality_model,
             None if quality_url is None else ScorerSettings(quality_url, timeout_s=quality_timeout),
@@ -208,9 +287,6 @@ def epp(
         drain_seconds=drain_seconds,
         grace_seconds=grace_seconds,
     )
-
-    def print_ports(ports: Ports) -> None:
-        print(json.dumps(dataclasses.asdict(ports)), flush=True)
 
     try:
         run(settings, print_ports if announce else None)

@@ -3,13 +3,13 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from heliotrope.decide import recorded
 from heliotrope.errors import InvalidInputError
-from heliotrope_cli import picker_client
+from heliotrope_cli import explain_region, picker_client
 from heliotrope_cli.explain_tables import tables
 from heliotrope_cli.explain_text import sentences
 from heliotrope_cli.output import show
@@ -26,7 +26,7 @@ def explain(
     """Show every endpoint that a request might have gone to, what it would have cost there, and why each lost.
 
     Asks a running picker for one of its newest decisions, or reads one from a file. To keep a decision, redirect
-    --json into a file.
+    --json into a file. A region scheduler tells which region it chose, and how.
 
     Args:
         request_id: The x-request-id of the request.
@@ -42,6 +42,10 @@ def explain(
         assert request_id is not None
         name, text = picker, picker_client.decision(picker, request_id)
     try:
+        placement = explain_region.read(text)
+        if placement is not None:
+            _show_placement(*placement, as_json=as_json)
+            return
         record, document = recorded.read(text)
     except InvalidInputError as error:
         where = f"{name}: {error.path}" if error.path else name
@@ -50,6 +54,13 @@ def explain(
         print(json.dumps(document, indent=2, allow_nan=False))
         return
     show(sentences(record), tables(record))
+
+
+def _show_placement(placement: explain_region.RegionPlacement, document: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        show(explain_region.sentences(placement), ())
 
 
 def _contents(file: Path) -> bytes:

@@ -40,8 +40,8 @@ def ledger(
 
     Args:
         folder: Folder that `heliotrope epp --ledger-dir` writes.
-        by: What to sum by, several times if wanted: hour, day, region, variant, model, tenant, policy, arm,
-            request_class, line, picker.
+        by: What to sum by, several times if wanted: hour, day, region, variant, model, asked_model, tenant, policy,
+            arm, request_class, line, picker.
         since: Leave out slots that began before this RFC 3339 time, such as 2026-03-01T00:00:00Z.
         until: Leave out slots that began at this time or later.
         as_json: Print a JSON list of rows instead.

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.console import Console
 
 from heliotrope_cli.commands.extras import needs
+from heliotrope_cli.commands.parts import parts
 from heliotrope_cli.tables import console
 
 
@@ -17,8 +17,12 @@ def reproduce(
     quick: Annotated[bool, Parameter(negative="")] = False,
     seed: int = 7,
     jobs: int | None = None,
+    cluster: str | None = None,
+    resume: Annotated[bool, Parameter(negative="--fresh")] = True,
     json_file: Annotated[Path | None, Parameter(name="--json")] = None,
     out: Path | None = None,
+    figure: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    moer: Path | None = None,
 ) -> None:
     """Re-run a published study on Heliotrope's own code and print the paper's figures beside ours.
 
@@ -30,21 +34,26 @@ def reproduce(
         quick: Smaller samples on the same code path, within a minute on two cores; order and sign are judged.
         seed: Of everything that is drawn; the same seed gives the same rows.
         jobs: Processes; as many as there are cores if not given.
+        cluster: Run on a Dask cluster instead: its scheduler's address, tcp://scheduler:8786 for example.
+        resume: Take parts that were finished before from the store; --fresh runs all of them anew.
         json_file: Write the rows there: a list with one object per figure.
         out: Folder for report.html, with plots, and rows.json; build/reproduce/EXPERIMENT if not given.
+        figure: Only rows, tables and plots whose ids or titles begin so; may be given several times.
+        moer: Folder with marginal emission rates that you have a licence for, one file per region (cleanest-grid).
     """
     with needs("sim"):
         from heliotrope_sim.reproduce.experiment import Settings
         from heliotrope_sim.reproduce.registry import EXPERIMENTS, find
         from heliotrope_sim.reproduce.report import show
-        from heliotrope_sim.reproduce.workers import available_cores, workers
     if experiment is None:
         for each in EXPERIMENTS.values():
             print(f"{each.name}  {each.source}")
         return
     chosen = find(experiment)
-    with workers(jobs if jobs is not None else available_cores(), Console(stderr=True)) as pool:
-        report = chosen.run(Settings(seed=seed, quick=quick), pool)
+    settings = Settings(seed=seed, quick=quick, figures=figure, moer=moer)
+    chosen.check(settings)
+    with parts(jobs, cluster, resume=resume) as pool:
+        report = chosen.run(settings, pool).only(figure)
     show(report, console())
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,10 @@
 """`heliotrope settle`: stored joules, priced with what is known of the grid by now."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -18,6 +19,10 @@ from heliotrope_cli import settle_text
 from heliotrope_cli.commands.extras import needs
 from heliotrope_cli.tables import console
 
+if TYPE_CHECKING:
+    from heliotrope.api.v1alpha1 import RegionProfile
+    from heliotrope.carbon.settlement import StoredEnergy
+
 Flag = Annotated[bool, Parameter(negative="")]
 
 
@@ -27,6 +32,7 @@ def settle(
     *,
     signals: Annotated[tuple[str, ...], Parameter(name="--signal", negative_iterable="")] = (),
     profiles: Path | None = None,
+    secrets_folder: Path | None = None,
     signal_type: Literal["average", "marginal"] | None = None,
     emission_factor: Literal["lifecycle", "direct"] | None = None,
     unit: Literal["g/kWh", "lb/MWh"] = "g/kWh",
@@ -53,14 +59,16 @@ def settle(
     WattTime's marginal history, curtailed hours at half of the usual value:
     `heliotrope settle ledger --signal caiso=moer.json --signal-type marginal --unit lb/MWh --alpha 0.5`
 
-    The files that the RegionProfiles of a folder name:
-    `heliotrope settle ledger --profiles resources`
+    What the RegionProfiles of a folder name, files or sources that know the past (docs/signals.md):
+    `heliotrope settle ledger --profiles resources --secrets-folder secrets`
 
     Args:
         ledger: Folder that `heliotrope epp --ledger-dir` writes.
         signals: A region and its series as REGION=FILE, or REGION=FILE#COLUMN; CSV or JSON, plain or gzip. Once per
             region.
-        profiles: Folder of RegionProfiles whose file or static sources give the series; --signal comes before them.
+        profiles: Folder of RegionProfiles whose sources give the series: files and constants are read, sources of the
+            network asked for the ledger's span. --signal comes before them.
+        secrets_folder: Folder with the keys that those sources need: each is a file SECRET/KEY.
         signal_type: What the files hold: average or marginal; needed with --signal.
         emission_factor: Which emissions they hold; by default lifecycle for average and direct for marginal.
         unit: Unit of the files.
@@ -88,17 +96,23 @@ def settle(
         raise InvalidInputError("--resamples", f"{resamples} is not between 100 and 1000000")
     if alpha is not None and not 0.0 <= alpha <= 1.0:
         raise InvalidInputError("--alpha", f"{alpha} is not between 0 and 1")
-    found = _of_profiles(profiles, alpha)
+    found, asked = _of_profiles(profiles, alpha)
     names = Names(time_column, value_column, estimated_column)
     found |= _of_files(signals, signal_type, emission_factor, Unit(unit), names, alpha)
-    if alpha is not None and any(signal.kind.signal_type is SignalType.AVERAGE for signal in found.values()):
+    asked = {name: profile for name, profile in asked.items() if name not in found}
+    kinds = [signal.kind.signal_type.value for signal in found.values()]
+    kinds += [profile.spec.signal.type.value for profile in asked.values()]
+    if alpha is not None and SignalType.AVERAGE.value in kinds:
         raise InvalidInputError("--alpha", "is for marginal intensity; a zero of average intensity is meant")
-    if not found:
+    if not found and not asked:
         raise InvalidInputError("--signal", "give the regions' series as REGION=FILE, or --profiles FOLDER")
     with opened(ledger) as connection:
         stored = stored_energy(connection, _unix("--since", since), _unix("--until", until))
         if profiles is not None:  # a folder may hold more regions than the ledger has energy of
-            found = {name: signal for name, signal in found.items() if name in set(stored.energy.regions)}
+            present = set(stored.energy.regions)
+            found = {name: signal for name, signal in found.items() if name in present}
+            asked = {name: profile for name, profile in asked.items() if name in present}
+        found |= _of_sources(asked, secrets_folder, stored.energy, alpha)
         result = settled(stored.energy, found, seed=seed, resamples=resamples, confidence=confidence)
         if result.missing_regions and not partial:
             raise InvalidInputError(
@@ -153,24 +167,53 @@ def _of_files(
     return found
 
 
-def _of_profiles(folder: Path | None, alpha: float | None) -> dict[str, RegionSignal]:
+def _of_profiles(
+    folder: Path | None, alpha: float | None
+) -> "tuple[dict[str, RegionSignal], dict[str, RegionProfile]]":
+    """Signals that can be read at once, and profiles whose sources have to be asked."""
     if folder is None:
-        return {}
+        return {}, {}
     from heliotrope.api.v1alpha1 import RegionProfile
+    from heliotrope.providers.settling import is_local
     from heliotrope_epp.datalayer.documents import read_resources
 
     found: dict[str, RegionSignal] = {}
+    asked: dict[str, RegionProfile] = {}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         try:
             resources = read_resources(path.read_bytes())
         except InvalidInputError as error:
             raise InvalidInputError(str(path), str(error)) from error
         for resource in resources:
-            if isinstance(resource, RegionProfile):
+            if not isinstance(resource, RegionProfile):
+                continue
+            if is_local(resource):
                 found[resource.metadata.name] = settlement_signal(resource, folder, alpha)
-    if not found:
+            else:
+                asked[resource.metadata.name] = resource
+    if not found and not asked:
         raise InvalidInputError("--profiles", f"{folder} holds no RegionProfile")
-    return found
+    return found, asked
+
+
+def _of_sources(
+    profiles: "dict[str, RegionProfile]", secrets: Path | None, energy: "StoredEnergy", alpha: float | None
+) -> dict[str, RegionSignal]:
+    """What sources of the network say of the span in which a ledger has energy, one after the other."""
+    if not profiles or not len(energy):
+        return {}
+    from heliotrope.providers.online import Online
+    from heliotrope.providers.secrets_folder import SecretsFolder
+    from heliotrope.providers.settling import asked_signal
+
+    start = float(energy.slot_unix_s.min())
+    end = float((energy.slot_unix_s + energy.slot_seconds).max())
+
+    async def ask() -> dict[str, RegionSignal]:
+        online = Online(SecretsFolder(secrets))
+        return {name: await asked_signal(each, online, start, end, alpha) for name, each in profiles.items()}
+
+    return asyncio.run(ask())
 
 
 def _unix(name: str, text: str | None) -> float | None:
