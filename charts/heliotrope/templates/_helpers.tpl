@@ -51,6 +51,12 @@ app.kubernetes.io/component: {{ .component }}
 {{- default (ternary (include "heliotrope.operator.name" .) "default" $account.create) $account.name -}}
 {{- end -}}
 
+{{- define "heliotrope.hub.name" -}}{{ include "heliotrope.fullname" . }}-hub{{- end -}}
+{{- define "heliotrope.hub.serviceAccount" -}}
+{{- $account := .Values.hub.serviceAccount -}}
+{{- default (ternary (include "heliotrope.hub.name" .) "default" $account.create) $account.name -}}
+{{- end -}}
+
 {{- define "heliotrope.picker.name" -}}{{ include "heliotrope.fullname" . }}-picker{{- end -}}
 {{- define "heliotrope.picker.namespace" -}}{{ default .Release.Namespace .Values.pool.namespace }}{{- end -}}
 {{- define "heliotrope.picker.clusterName" -}}
@@ -72,7 +78,17 @@ app.kubernetes.io/component: {{ .component }}
 {{- default (ternary (include "heliotrope.trainer.name" .) "default" $account.create) $account.name -}}
 {{- end -}}
 
-{{/* What all pod specifications share (a dict of root, part and account; noToken where nothing calls the API server). */}}
+{{- define "heliotrope.agent.name" -}}{{ include "heliotrope.fullname" . }}-agent{{- end -}}
+{{- define "heliotrope.agent.clusterName" -}}
+{{ include "heliotrope.agent.name" . }}-{{ .Release.Namespace }}
+{{- end -}}
+{{- define "heliotrope.agent.serviceAccount" -}}
+{{- $account := .Values.agent.serviceAccount -}}
+{{- default (ternary (include "heliotrope.agent.name" .) "default" $account.create) $account.name -}}
+{{- end -}}
+
+{{/* What all pod specifications share (a dict of root, part and account; noToken where nothing calls the API server;
+security in the place of podSecurityContext). */}}
 {{- define "heliotrope.pod" -}}
 serviceAccountName: {{ .account | quote }}
 automountServiceAccountToken: {{ not .noToken }}
@@ -82,7 +98,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext:
-  {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
+  {{- toYaml (default .root.Values.podSecurityContext .security) | nindent 2 }}
 {{- with .part.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
