@@ -1,9 +1,10 @@
 """What it costs a decision to choose between one endpoint and prefill/decode pairs: CPU microseconds.
 
-    uv run python bench/phases.py [--endpoints 64] [--decisions 1000]
+    uv run python bench/phases.py [--endpoints 64] [--decisions 1000] [--runs 1]
 
 The pool of `bench/decide.py`, whose endpoints prefill and decode, on one host as far as links are concerned, so that
-nearly every pair is worth a look. The same decisions are timed with and without pairs; estimates are analytic.
+nearly every pair is worth a look. The same decisions are timed with and without pairs; estimates are analytic. Of
+several runs the one with the lowest median is reported.
 """
 
 import argparse
@@ -77,12 +78,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--endpoints", type=int, default=64)
     parser.add_argument("--decisions", type=int, default=1_000)
+    parser.add_argument("--runs", type=int, default=1)
     arguments = parser.parse_args()
     report: dict[str, Any] = {"machine": describe(), "endpoints": arguments.endpoints}
-    for name, parameters in (("alone", "{}"), ("with_pairs", WITH_PAIRS)):
-        pool = Split(arguments.endpoints, parameters)
-        microseconds = measure(pool, arguments.decisions)
-        report[name] = {"cpu_us": microseconds, "mean_pairs": float(np.mean(pool.pairs)), "split": pool.split}
+    for _ in range(arguments.runs):
+        for name, parameters in (("alone", "{}"), ("with_pairs", WITH_PAIRS)):
+            pool = Split(arguments.endpoints, parameters)
+            microseconds = measure(pool, arguments.decisions)
+            if name not in report or microseconds["p50"] < report[name]["cpu_us"]["p50"]:
+                report[name] = {"cpu_us": microseconds, "mean_pairs": float(np.mean(pool.pairs)), "split": pool.split}
     print(json.dumps(report, indent=2))
 
 

@@ -56,7 +56,7 @@ def fill(sessions: Sessions, count: int) -> None:
             now_s = turn * 100.0 + i * 1e-5
             endpoint = ENDPOINTS[(i * 7 + turn) % len(ENDPOINTS)]
             sessions.routed(key(i), endpoint, now_s, FORGET_SECONDS)
-            sessions.ended(key(i), endpoint, now_s + 1.0, 1000 * (turn + 1))
+            sessions.ended(key(i), now_s + 1.0, 1000 * (turn + 1))
 
 
 def microseconds(operation: Callable[[int], object], numbers: list[int]) -> dict[str, float]:
@@ -94,7 +94,7 @@ def measure(count: int) -> dict[str, Any]:
     def turn(of: dict[int, bytes], i: int) -> None:
         sessions.find(of[i], 400.0, FORGET_SECONDS)
         sessions.routed(of[i], ENDPOINTS[i % 64], 400.0, FORGET_SECONDS)
-        sessions.ended(of[i], ENDPOINTS[i % 64], 401.0, 4000)
+        sessions.ended(of[i], 401.0, 4000)
 
     hashes = SessionKeys()
     name = b"6a1f3f0e-8c55-4a0c-9f1f-9d2f7d3c1b2a"
@@ -154,7 +154,7 @@ class Followed:
             request = self.turn(pool.request(), header)
             endpoint = pool.states[i % len(pool.states)].endpoint.key
             self.tracker.routed(request, endpoint)
-            self.tracker.ended(request, endpoint, 2_000, b"")
+            self.tracker.ended(request, 2_000, b"")
 
     def turn(self, request: LlmRequest, header: Callable[[str], str | None]) -> LlmRequest:
         """The request with its session."""

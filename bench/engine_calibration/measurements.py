@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heliotrope.engine.calibration import EnergyRun, TimedRun, TimeFit
-from heliotrope.engine.roofline import LLAMA_2_7B, LLAMA_3_8B, LLAMA_3_70B, Accelerator, Architecture
+from heliotrope.engine.roofline import LLAMA_2_7B, LLAMA_3_8B, LLAMA_3_70B, MIXTRAL_8X7B, Accelerator, Architecture
 from heliotrope.engine.work import generation_work, prefill_work
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -47,7 +47,37 @@ def generations(
     ]
 
 
-def generation_runs(measured: list[tuple[int, int, float]]) -> list[TimedRun]:
+def vllm_generations(
+    gpu: str, count: int, model: str, capacity_tokens: float, least_batch: int
+) -> list[tuple[int, int, float]]:
+    """As `generations`, of any model that Argonne ran on vLLM; repeats are averaged."""
+    repeats: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for row in _rows("argonne-llm-inference-bench/vllm_latency.csv"):
+        length, batch = int(row["Input Output Length"]), int(row["Batch Size"])
+        wanted = (row["Hardware"], row["Num of Hardware"], row["Model"]) == (f"Nvidia {gpu} GPU", str(count), model)
+        if wanted and batch >= least_batch and 2 * length * batch <= capacity_tokens:
+            repeats[length, batch].append(float(row["Latency"]))
+    return [(length, batch, statistics.mean(seconds)) for (length, batch), seconds in sorted(repeats.items())]
+
+
+def of_another_model(
+    measured: list[tuple[int, int, float]], old: Architecture, new: Architecture, accelerator: Accelerator
+) -> list[tuple[int, int, float]]:
+    """The same generations of a model of another size on one accelerator: the time of its bytes and layers exchanged.
+
+    Bytes move at 80 % of the bandwidth, prompts compute at 70 % of the peak, as in the prior.
+    """
+    exchanged = []
+    for length, batch, seconds in measured:
+        work = generation_work(batch, length, length, ARGONNE_TOKEN_BUDGET)
+        moved = work.bytes_moved(new) - work.bytes_moved(old)
+        computed = 2 * (new.layer_parameters - old.layer_parameters) * sum(work.prefill_tokens)
+        change = moved / (0.8 * accelerator.memory_bytes_per_second) + computed / (0.7 * accelerator.peak_flops)
+        exchanged.append((length, batch, seconds + change))
+    return exchanged
+
+
+def generation_runs(measured: list[tuple[int, int, float]], noise: float = GENERATION_NOISE) -> list[TimedRun]:
     """Whole generations; one group per length."""
     return [
         TimedRun(
@@ -55,7 +85,7 @@ def generation_runs(measured: list[tuple[int, int, float]]) -> list[TimedRun]:
             "decode",
             generation_work(batch, length, length, ARGONNE_TOKEN_BUDGET),
             seconds,
-            GENERATION_NOISE,
+            noise,
         )
         for length, batch, seconds in measured
     ]
@@ -167,6 +197,21 @@ def leaderboard_energy(gpu: str, size: str, time: TimeFit, accelerator: Accelera
             batch * float(row["energy_per_request_j"]),
             LEADERBOARD_NOISE,
         )
+        runs.append(run.without_waiting(time.seconds(work) * count, accelerator.idle_watts))
+    return runs
+
+
+def mixtral_energy(gpu: str, time: TimeFit, accelerator: Accelerator) -> list[EnergyRun]:
+    """ml-energy's J/request of Mixtral-8x7B on four accelerators, as `leaderboard_energy`."""
+    runs = []
+    for row in _rows("ml-energy-leaderboard-v2/llm_text_generation.csv"):
+        batch, output, count = float(row["avg_batch"]), float(row["avg_output_tokens"]), int(row["tp"])
+        if gpu not in row["gpu"] or "Mixtral-8x7B" not in row["model"] or row["task"] != "chat" or count != 4:
+            continue
+        work = generation_work(batch, LEADERBOARD_PROMPT_TOKENS, output, LEADERBOARD_PROMPT_TOKENS)
+        duration = batch * output / float(row["token_throughput_tps"])
+        joules = batch * float(row["energy_per_request_j"])
+        run = EnergyRun("ml-energy Mixtral", MIXTRAL_8X7B, work, duration * count, joules, LEADERBOARD_NOISE)
         runs.append(run.without_waiting(time.seconds(work) * count, accelerator.idle_watts))
     return runs
 

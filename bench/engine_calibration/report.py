@@ -1,5 +1,6 @@
 """The fit report as text: coefficients, errors, cross-checks, anchors, sensitivity."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -27,8 +28,8 @@ def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def percent(value: float) -> str:
-    """A share as percent."""
-    return f"{100 * value:.1f} %"
+    """A share as percent; a dash where nothing was measured."""
+    return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
 def summary(calibrated: list[Calibrated]) -> str:
