@@ -28,7 +28,8 @@ from e2e.controlplane import build
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 180.0
+"""The API server looks only every five seconds, for a minute at a time, whether objects of a deleted kind are gone."""
 PORT_ATTEMPTS = 3
 
 # The small program in between asks the kernel for it. Between fork and exec no Python may run: where gRPC has been
@@ -117,6 +118,7 @@ class Cluster:
         """The base URL of a `kubectl proxy`: plain HTTP with administrator's rights, for many fast requests."""
         if self._proxy is None:
             log = self.folder / "proxy.log"
+            log.unlink(missing_ok=True)  # an earlier proxy's tells its port
             self._proxy = Process(
                 [str(self.programs / "kubectl"), "proxy", "--port=0"], log, kubeconfig=self.kubeconfig
             )

@@ -428,11 +428,12 @@ def _workload_variant_cases() -> Iterator[Case]:
 
 
 def _node_power_cases() -> Iterator[Case]:
-    settings = {f"spec.intents[1].{name}": REMOVED for name in ("smClockMhz", "memoryClockMhz", "watts")}
+    names = ("smClockMhz", "memoryClockMhz", "watts", "restingSmClockMhz")
+    settings = {f"spec.intents[1].{name}": REMOVED for name in names}
     yield _case(
         node_power(),
         "spec.intents[]",
-        "set at least one of smClockMhz, memoryClockMhz, watts",
+        "set at least one of smClockMhz, memoryClockMhz, watts, restingSmClockMhz",
         "spec.intents[1]",
         accepts=tuple({name: value for name, value in settings.items() if name != kept} for kept in settings),
         refuses=(settings,),

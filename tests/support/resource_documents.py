@@ -111,8 +111,11 @@ def region_profile(source: str = "static") -> Document:
             "intensity": _READING | {"signalType": signal["type"], "emissionFactor": signal["emissionFactor"]},
             "forecast": {
                 "issuedAt": _TIME,
-                "source": "heliotrope/same-hour-yesterday",
-                "points": [{"time": _TIME, "value": "118"}, {"time": "2022-06-01T01:00:00Z", "value": "97.25"}],
+                "source": "heliotrope same hour yesterday",
+                "points": [
+                    {"time": _TIME, "value": "118", "lower": "90.5", "upper": "150"},
+                    {"time": "2022-06-01T01:00:00Z", "value": "97.25"},
+                ],
             },
             "forecastError": {
                 "horizonHours": 24,
@@ -297,7 +300,14 @@ def carbon_policy(demand: str = "events", *, respond: str = "weights") -> Docume
                 }
             ],
             "conditions": [_CONDITION],
-            "demandResponse": {"event": "evening", "since": _TIME, "watts": 12000},
+            "demandResponse": {
+                "event": "evening",
+                "since": _TIME,
+                "start": _TIME,
+                "end": _TIME,
+                "watts": 12000,
+                "baselineWatts": 18000,
+            },
         },
         namespace="llm",
     )
@@ -393,9 +403,24 @@ def workload_variant(engine: str = "profile") -> Document:
             "observedGeneration": 3,
             "conditions": [_CONDITION | {"type": "TargetResolved"}],
             "desiredReplicas": 4,
+            "scaling": {
+                "lastChange": "2026-11-03T10:00:00Z",
+                "lastDirection": "Down",
+                "lowerSince": "2026-11-03T10:05:00Z",
+                "lowerPeak": 3,
+            },
             "currentReplicas": 3,
             "activeEngines": 2,
-            "chosenPower": [{"role": "both", "smClockMhz": 1410, "watts": 500}],
+            "chosenPower": [
+                {
+                    "role": "both",
+                    "enforcement": "Enforce",
+                    "smClockMhz": 1410,
+                    "watts": 500,
+                    "since": _TIME,
+                    "reason": "LeastEnergy",
+                }
+            ],
         },
         namespace="llm",
     )
@@ -404,18 +429,37 @@ def workload_variant(engine: str = "profile") -> Document:
 def node_power() -> Document:
     """A NodePower with every field set."""
     settings = {"smClockMhz": 1410, "memoryClockMhz": 2619, "watts": 500}
+    resting = {"restingPods": ["llama-h100-1"], "restingSmClockMhz": 345}
+    pods = [{"name": "llama-h100-0", "uid": "8f1c2d3e-4444-5555-6666-777788889999"}]
     return _document(
         "NodePower",
         {
             "enforcement": "Enforce",
             "intents": [
-                {"namespace": "llm", "variant": "llama-h100", "role": "prefill", **settings},
-                {"namespace": "llm", "variant": "llama-h100", "role": "decode", **settings},
+                {
+                    "namespace": "llm",
+                    "variant": "llama-h100",
+                    "role": "prefill",
+                    "pods": pods,
+                    "enforcement": "Advise",
+                    **settings,
+                    **resting,
+                },
+                {
+                    "namespace": "llm",
+                    "variant": "llama-h100",
+                    "role": "decode",
+                    "pods": pods,
+                    "enforcement": "Enforce",
+                    **settings,
+                    **resting,
+                },
             ],
         },
         {
             "observedGeneration": 3,
             "conditions": [_CONDITION | {"type": "Applied"}],
+            "gpuCount": 2,
             "managedGpus": 1,
             "gpus": [
                 {

@@ -33,7 +33,7 @@ from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.director.director import DirectorSettings
 from heliotrope_epp.plugins.interface import LlmRequest, Option
 from heliotrope_epp.plugins.options import Options
-from heliotrope_epp.plugins.pickers.carbon import candidates_of, request_profile
+from heliotrope_epp.plugins.pickers.columns import candidates_of, request_profile
 
 CLIENTS = (1, 2, 4, 8, MAX_NUM_SEQS, MAX_NUM_SEQS * 3 // 2)
 """That ask at the same time, one after the other; the last are more than the engine's batch takes."""

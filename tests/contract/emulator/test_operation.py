@@ -312,3 +312,21 @@ async def test_stopping_ends_streams_and_leaves_no_task(connect: Connect) -> Non
                 await until(watcher, lambda s: s["running"] == 1)
         assert '"finish_reason":"abort"' in (await request).text
     assert asyncio.all_tasks() == before
+
+
+async def test_waking_takes_its_time_and_the_engine_sleeps_until_then(serve: Serve, connect: Connect) -> None:
+    engine = await serve(wake_seconds=25.0)  # half a second at fifty times the pace
+    async with connect(engine.url) as http:
+        await http.post("/sleep?level=1")
+        waking = asyncio.create_task(http.post("/wake_up"))
+        await asyncio.sleep(0.1)
+        assert (await http.get("/is_sleeping")).json() == {"is_sleeping": True}
+        assert (await waking).status_code == 200
+        assert (await http.get("/is_sleeping")).json() == {"is_sleeping": False}
+
+
+async def test_without_the_development_mode_there_is_no_sleep(serve: Serve, connect: Connect) -> None:
+    engine = await serve(sleep_mode=False)
+    async with connect(engine.url) as http:
+        assert (await http.post("/sleep")).status_code == 404
+        assert (await http.get("/is_sleeping")).status_code == 404

@@ -56,8 +56,8 @@ def test_two_processes_build_once(cache: Path, tmp_path: Path, monkeypatch: pyte
     errors = [run.communicate(timeout=60)[1] for run in runs]
 
     assert [run.returncode for run in runs] == [0, 0], errors
-    assert len(log.read_text().splitlines()) == len(build.PROGRAMS)
-    assert sorted(path.name for path in build.folder().iterdir()) == sorted(build.PROGRAMS)
+    assert len(log.read_text().splitlines()) == len(build.CONTROL_PLANE.names)
+    assert sorted(path.name for path in build.CONTROL_PLANE.folder.iterdir()) == sorted(build.CONTROL_PLANE.names)
     assert any("[4/4] helm built in" in text for text in errors)
     assert not build.needed()
 
@@ -70,7 +70,7 @@ def test_a_failed_build_leaves_nothing_and_tells_the_compilers_words(
     with pytest.raises(build.ControlPlaneUnavailableError, match=r"building kubectl failed:\ncompile error"):
         build.ensure(say=lambda line: None)
 
-    assert [path.name for path in cache.iterdir()] == [f"{build.folder().name}.lock"]
+    assert [path.name for path in cache.iterdir()] == [f"{build.CONTROL_PLANE.folder.name}.lock"]
     assert build.needed()
 
 

@@ -179,13 +179,13 @@ COLUMNS: dict[str, list[str]] = {
     "WorkloadVariant": [
         *("NAME", "MODEL", "ROLE", "REGION", "ACCELERATOR", "DESIRED", "CURRENT", "ACTIVE", "RESOLVED", "AGE"),
     ],
-    "NodePower": ["NAME", "ENFORCEMENT", "MANAGED", "APPLIED", "REASON", "LEASE", "AGE"],
+    "NodePower": ["NAME", "ENFORCEMENT", "GPUS", "MANAGED", "APPLIED", "REASON", "LEASE", "AGE"],
 }
 SHOWN: dict[str, list[str]] = {
     "RegionProfile": ["ES", "0", "Fresh", "average"],
     "CarbonPolicy": ["llama", "Weighted", "2s", "80ms", "Enforce", "True", "Accepted"],
     "WorkloadVariant": ["meta-llama/Llama-3.1-8B-Instruct", "both", "es", "H100-SXM-80GB", "4", "3", "2", "True"],
-    "NodePower": ["Enforce", "1", "True", "Accepted"],
+    "NodePower": ["Enforce", "2", "1", "True", "Accepted"],
 }
 
 

@@ -125,6 +125,24 @@ async def test_a_deleted_pool_has_no_endpoints_until_it_is_back(
         await published.until(lambda: len(published.endpoints) == 1)
 
 
+async def test_an_administrator_grants_downgrades_by_a_label_of_the_namespace(
+    control_plane: Cluster, namespace: str, pods: Pods
+) -> None:
+    control_plane.apply(pool(namespace))
+    label = "heliotrope.io/allow-downgrades"
+
+    async with running(namespace, connection(control_plane)) as published:
+        await published.until(lambda: published.latest is not None)
+        assert label in (published.all[0].downgrades_withheld_because or "")
+        assert len(published.all) == 1, "the first state has the label already, or knows that there is none"
+
+        control_plane.kubectl("label", "namespace", namespace, f"{label}=true")
+        await published.until(lambda: published.latest.downgrades_withheld_because is None)
+
+        control_plane.kubectl("label", "namespace", namespace, f"{label}=yes", "--overwrite")
+        await published.until(lambda: "'yes'" in (published.latest.downgrades_withheld_because or ""))
+
+
 async def test_only_the_named_pool_counts(control_plane: Cluster, namespace: str, pods: Pods) -> None:
     control_plane.apply(pool(namespace, "another", app="new"))
     pods.create("a", "10.1.0.1", app="new")

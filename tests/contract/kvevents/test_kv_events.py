@@ -1,6 +1,7 @@
 """What the picker believes of an emulated engine's cache, told over real ZeroMQ."""
 
 import asyncio
+import itertools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -247,20 +248,26 @@ async def test_a_replay_that_does_not_come_is_given_up(stack: AsyncExitStack) ->
     assert subscriber.counts["failed_replays"] == 1
 
 
-async def test_an_engine_that_starts_again_resets_the_endpoint(stack: AsyncExitStack) -> None:
+@pytest.mark.parametrize("missed", [0, 1, -1, 40])
+async def test_an_engine_that_starts_again_resets_the_endpoint(stack: AsyncExitStack, missed: int) -> None:
+    """Whatever the first number is that is heard of it, the next of the old engine's above all."""
     to = await publisher(stack)
     subscriber, sink = await listening(stack, to, replay=False)
     await heard(to, sink)
     for _ in range(5):
         to.publish(cleared())
+    expected = next(to._sequence)
+    await until(lambda: sum(len(batch) for batch in sink.batches) >= 6)
     port = port_of(to.endpoint)
     await to.stop()
     again = await publisher(stack, endpoint=f"tcp://127.0.0.1:{port}".replace("127.0.0.1", "*"))
+    before = len(sink.batches)
     async with asyncio.timeout(10):
-        while not sink.lost:
+        while len(sink.batches) == before:
+            again._sequence = itertools.count(expected + missed)
             again.publish(cleared())
             await asyncio.sleep(0.02)
-    assert subscriber.counts["resets"] >= 1
+    assert (sink.lost, subscriber.counts["resets"]) == (1, 1)
 
 
 async def test_nonsense_is_counted_and_passed_over(stack: AsyncExitStack) -> None:

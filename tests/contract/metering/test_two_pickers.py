@@ -150,7 +150,7 @@ async def test_each_picker_claims_its_own_and_no_more(tmp_path: Path) -> None:
             assert len(each.energies) == len(own)
             assert all(energy is not None for energy in each.energies.values())
             assert each.claimed_joules == pytest.approx(true_joules, rel=0.2)
-        # On a busy machine requests are on their way for a while in which the engine is idle: the margin is wide.
+        # On a busy machine answers are held up for a while in which the engine is idle: the margin is wide.
         assert 0.8 * busy_joules < told[0].claimed_joules + told[1].claimed_joules < 1.2 * busy_joules
         assert told[0].claimed_joules > 1.4 * told[1].claimed_joules
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from e2e.stack import ENGINE_HEADER, Engine, Stack, start_engine, write_regions
 
+from heliotrope_epp.ledger.read import opened
 from heliotrope_sim.demo.fleet import start_picker
 from heliotrope_sim.gateway.config import GatewayConfig
 from heliotrope_sim.gateway.process import Gateway
@@ -125,6 +126,19 @@ async def test_easy_requests_go_to_the_small_model_and_hard_ones_do_not(tmp_path
         assert '"model":"small"' in streamed.text.replace(" ", "")
         assert await stack.metric("heliotrope_model_choices_total") == 4.0
         assert await stack.metric("heliotrope_model_router_joules_total") > 0.0
+
+        async with asyncio.timeout(30):  # the ledger where `start_picker` has it written
+            while sum(asked_and_answered(tmp_path / "ledger").values()) < 4:
+                await asyncio.sleep(0.2)
+        assert asked_and_answered(tmp_path / "ledger") == {("large", "small"): 3, ("large", "large"): 1}
+
+
+def asked_and_answered(ledger: Path) -> dict[tuple[str, str], int]:
+    with opened(ledger) as connection:
+        rows = connection.sql(
+            "SELECT asked_model, model, sum(requests) FROM ledger WHERE line = 'request' AND requests > 0 GROUP BY ALL"
+        )
+        return {(asked, model): int(requests) for asked, model, requests in rows.fetchall()}
 
 
 async def test_without_the_opt_in_answers_carry_nothing_of_ours(tmp_path: Path) -> None:

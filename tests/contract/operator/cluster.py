@@ -23,8 +23,21 @@ def operator_account(cluster: Cluster, namespace: str, values: Mapping[str, Any]
     chart = Chart(cluster.programs / "helm")
     objects = of_kind(chart.objects(values, namespace=namespace), *RBAC)
     assert {each["kind"] for each in objects} == set(RBAC)
-    cluster.apply(*objects)
+    cluster.apply(*aggregated(objects))
     return cluster.service_account_kubeconfig(namespace, ACCOUNT)
+
+
+def aggregated(objects: list[Document]) -> list[Document]:
+    """What the controller manager, which does not run here, makes of aggregated ClusterRoles."""
+    filled = []
+    for each in objects:
+        rules: list[Document] = []
+        for selector in each.get("aggregationRule", {}).get("clusterRoleSelectors", ()):
+            for other in objects:
+                if selector["matchLabels"].items() <= other["metadata"].get("labels", {}).items():
+                    rules += other["rules"]
+        filled.append(each | {"rules": rules, "aggregationRule": None} if rules else each)
+    return [{name: value for name, value in each.items() if value is not None} for each in filled]
 
 
 def conditions(document: Document) -> dict[str, tuple[str, str]]:
@@ -40,8 +53,16 @@ PATHS = {
     "Deployment": ("/apis/apps/v1", "deployments", True),
     "StatefulSet": ("/apis/apps/v1", "statefulsets", True),
     "ReplicaSet": ("/apis/apps/v1", "replicasets", True),
+    "HorizontalPodAutoscaler": ("/apis/autoscaling/v2", "horizontalpodautoscalers", True),
+    "ScaledObject": ("/apis/keda.sh/v1alpha1", "scaledobjects", True),
+    "LeaderWorkerSet": ("/apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets", True),
+    "Namespace": ("/api/v1", "namespaces", False),
     "ConfigMap": ("/api/v1", "configmaps", True),
+    "Secret": ("/api/v1", "secrets", True),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases", True),
+    "Job": ("/apis/batch/v1", "jobs", True),
+    "Workload": ("/apis/kueue.x-k8s.io/v1beta2", "workloads", True),
+    "AdmissionCheck": ("/apis/kueue.x-k8s.io/v1beta2", "admissionchecks", False),
 }
 MERGE = {"Content-Type": "application/merge-patch+json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
@@ -198,6 +219,15 @@ class Api:
             "kind": "ConfigMap",
             "metadata": {"name": name, "namespace": namespace},
             "data": {"carbon.csv": text},
+        }
+
+    def secret(self, name: str, namespace: str, **values: str) -> Document:
+        """A Secret."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": namespace},
+            "stringData": values,
         }
 
     def wait_until_older(self, kind: str, name: str) -> None:

@@ -24,15 +24,28 @@ PROGRAM = """
 import dataclasses, json, logging, sys
 from pathlib import Path
 from heliotrope_operator.app import run
-from heliotrope_operator.settings import LeaseSettings, OperatorSettings
+from heliotrope_operator.hub.settings import MemberSettings
+from heliotrope_operator.settings import LeaseSettings, OperatorSettings, Parts, PrometheusSettings
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 logging.getLogger("kopf._cogs.clients.watching").setLevel(logging.DEBUG)
 logging.getLogger("httpx").setLevel(logging.WARNING)
+logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # a line for every event; `heliotrope operator` has none
 given = json.loads(sys.argv[1])
 given["kubeconfig"] = Path(given["kubeconfig"])
 given["folder"] = Path(given["folder"]) if given.get("folder") else None
 given["namespaces"] = tuple(given.get("namespaces", ()))
 given["lease"] = LeaseSettings(**given.get("lease", {}))
+given["parts"] = Parts(**given.get("parts", {}))
+if given.get("prometheus"):
+    given["prometheus"] = PrometheusSettings(**given["prometheus"])
+if given.get("hub"):
+    files = {name: Path(given["hub"][name]) for name in ("ca", "token") if name in given["hub"]}
+    given["hub"] = MemberSettings(**given["hub"] | files)
+offset_s = given.pop("clock_offset_s", 0.0)  # a machine whose clock is off
+if offset_s:
+    import time
+    true_time = time.time
+    time.time = lambda: true_time() + offset_s
 sys.exit(run(OperatorSettings(**given)))
 """
 
@@ -86,6 +99,11 @@ class OperatorProcess:
             raise AssertionError(f"the operator ended with {self._child.returncode}:\n{self.text()[-4_000:]}")
         return line in self.text()
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._child.pid
+
     def text(self) -> str:
         """Its log so far."""
         return self.log.read_text()
@@ -99,6 +117,10 @@ class OperatorProcess:
             for line in lines
             if re.match(rf"{name}(\{{| )", line) and all(each in line for each in wanted)
         )
+
+    def families(self) -> list[str]:
+        """Names of all metrics, in order; one that two parts give stands twice."""
+        return re.findall(r"^# TYPE (\S+) ", self._fetch("metrics", "/metrics")[1], re.MULTILINE)
 
     def health(self) -> tuple[int, str]:
         """Status and body of the liveness probe; 0 while nothing listens."""

@@ -124,17 +124,11 @@ def test_a_source_that_stops_answering_is_told_before_its_value_is_stale(
     assert api.get("RegionProfile", name)["status"]["freshness"] == "Fresh"
 
 
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        ({"energyCharts": {"country": "es"}}, "UnsupportedSource"),
-        ({"file": {"path": "relative.csv", "valueColumn": "g"}}, "InvalidSource"),
-    ],
-)
 def test_a_source_that_cannot_be_asked_is_said_and_told_once(
-    api: Api, operator: OperatorProcess, unique: Callable[[str], str], source: dict[str, object], reason: str
+    api: Api, operator: OperatorProcess, unique: Callable[[str], str]
 ) -> None:
-    name = unique("unsupported")
+    source, reason = {"file": {"path": "relative.csv", "valueColumn": "g"}}, "InvalidSource"
+    name = unique("unusable")
     api.apply(api.region(name, source=source))
 
     eventually(lambda: conditions(api.get("RegionProfile", name)).get("Accepted") == ("False", reason))

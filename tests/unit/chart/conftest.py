@@ -11,4 +11,4 @@ from tests.support.chart import Chart
 @pytest.fixture(scope="session")
 def chart() -> Chart:
     on_path = shutil.which("helm")
-    return Chart(Path(on_path) if on_path and not build.built() else build.ensure() / "helm")
+    return Chart(Path(on_path) if on_path and not build.CONTROL_PLANE.built() else build.ensure() / "helm")

@@ -4,9 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.chart import Chart, Object, named
+import yaml
+from tests.support.chart import ROOT, Chart, Object, named
 
+from heliotrope.scale.hub import parse_plan
+from heliotrope_cli.commands.agent import agent
 from heliotrope_cli.commands.epp import epp
+from heliotrope_cli.commands.hub import hub
 from heliotrope_cli.commands.operator import operator
 from heliotrope_cli.commands.trainer import trainer
 from heliotrope_cli.main import build_app
@@ -83,6 +87,9 @@ def test_the_picker_understands_its_arguments(chart: Chart, values: dict[str, An
         "grpc_port": ports["grpc-ext-proc"],
         "health_port": ports["grpc-health"],
         "metrics_port": ports["http-metrics"],
+        "hold_requests": 1_000,
+        "hold_bytes": 67_108_864,
+        "hold_ttl": 180.0,
         "max_sessions": 1_000_000,
         "router_core_watts": 10.0,
         "learn": True,
@@ -129,12 +136,111 @@ def test_the_operator_understands_its_arguments(chart: Chart, namespaces: list[s
     command, arguments = called(found)
     assert command is operator
     ports = listening(found)
-    assert arguments == scope | {
+    parts = dict.fromkeys(("scaling", "activation", "power", "deferral"), True) | {"kueue": False}
+    assert arguments == scope | parts | {
         "metrics_port": ports["http-metrics"],
         "health_port": ports["http-health"],
         "log_level": "info",
         "log_format": "json",
     }
+
+
+@pytest.mark.parametrize("part", ["scaling", "activation", "power", "deferral"])
+def test_a_part_of_the_operator_can_be_switched_off(chart: Chart, part: str) -> None:
+    found = container(chart, {"operator": {"parts": {part: False}}}, "heliotrope-operator")
+    _, arguments = called(found)
+    assert {
+        name: arguments[name] for name in ("scaling", "activation", "power", "deferral") if not arguments[name]
+    } == {part: False}
+
+
+def test_the_operator_is_told_its_hub(chart: Chart) -> None:
+    values = yaml.safe_load((ROOT / "examples" / "hub" / "member-values.yaml").read_text())
+    found = container(chart, values, "heliotrope-operator")
+    _, arguments = called(found)
+    (mount,) = found["volumeMounts"]
+    assert {name: value for name, value in arguments.items() if name.startswith("hub_")} == {
+        "hub_url": values["operator"]["hub"]["url"],
+        "hub_member": "madrid",
+        "hub_ca": Path(mount["mountPath"]) / "ca.crt",
+        "hub_token": Path(mount["mountPath"]) / "token",
+    }
+
+
+@pytest.mark.parametrize("secret", ["", "prometheus"])
+def test_the_operator_is_told_its_prometheus(chart: Chart, secret: str) -> None:
+    url = "https://thanos.monitoring:9091"
+    values = {"operator": {"prometheus": {"url": url, "secretName": secret}}}
+    _, arguments = called(container(chart, values, "heliotrope-operator"))
+    told = {name: value for name, value in arguments.items() if name.startswith("prometheus_")}
+    assert told == {"prometheus_url": url} | ({"prometheus_secret": secret} if secret else {})
+
+
+@pytest.mark.parametrize(
+    ("values", "agent_more", "both_more"),
+    [
+        ({}, {}, {}),
+        (
+            {"sampleSeconds": 0.1, "dcgmNames": False, "metricsPort": 9_999},
+            {"sample_seconds": 0.1, "dcgm_names": False, "metrics_port": 9_999},
+            {},
+        ),
+        (
+            {"originalSmClockMhz": 1_200, "originalMemoryClockMhz": 1_593, "extraArgs": ["--watchdog-seconds=9"]},
+            {},
+            {"original_sm_clock_mhz": 1_200, "original_memory_clock_mhz": 1_593, "watchdog_seconds": 9.0},
+        ),
+    ],
+)
+def test_the_agent_and_its_watchdog_understand_their_arguments(
+    chart: Chart, values: dict[str, Any], agent_more: dict[str, Any], both_more: dict[str, Any]
+) -> None:
+    objects = chart.objects({"agent": values | {"enabled": True}})
+    main, watchdog = named(objects, "DaemonSet", "heliotrope-agent")["spec"]["template"]["spec"]["containers"]
+    both = {"state_folder": Path("/var/lib/heliotrope"), "log_level": "info", "log_format": "json"} | both_more
+    command, arguments = called(main)
+    assert command is agent
+    port = listening(main)["http-metrics"]
+    own = {"require_watchdog": True, "metrics_port": port, "sample_seconds": 1.0, "dcgm_names": True}
+    assert arguments == both | own | agent_more
+    command, arguments = called(watchdog)
+    assert command is agent
+    assert arguments == both | {"watchdog": True}
+    folders = {mount["mountPath"] for mount in main["volumeMounts"]}
+    assert folders >= {"/var/lib/heliotrope", "/var/lib/kubelet/pod-resources"}
+
+
+def test_the_agents_of_the_example_are_read_by_its_pickers(chart: Chart) -> None:
+    example = yaml.safe_load((ROOT / "examples" / "agent" / "values.yaml").read_text())
+    objects = chart.objects(POOL | example)
+    main, _ = named(objects, "DaemonSet", "heliotrope-agent")["spec"]["template"]["spec"]["containers"]
+    _, arguments = called(main)
+    assert arguments["lower_dwell_seconds"] == 120.0
+    _, picker = called(named(objects, "Deployment", "heliotrope-picker")["spec"]["template"]["spec"]["containers"][0])
+    assert picker["energy_port"] == listening(main)["http-metrics"]
+
+
+def test_the_hub_understands_its_arguments_and_its_plan(chart: Chart) -> None:
+    values = yaml.safe_load((ROOT / "examples" / "hub" / "hub-values.yaml").read_text())
+    found = container(chart, values, "heliotrope-hub")
+    command, arguments = called(found)
+    assert command is hub
+    ports = listening(found)
+    mounts = {mount["name"]: Path(mount["mountPath"]) for mount in found["volumeMounts"]}
+    assert arguments == {
+        "plan": mounts["plan"] / "plan.yaml",
+        "tls_cert": mounts["tls"] / "tls.crt",
+        "tls_key": mounts["tls"] / "tls.key",
+        "tokens": mounts["tokens"],
+        "valid_seconds": 600.0,
+        "port": ports["https"],
+        "metrics_port": ports["http-metrics"],
+        "log_level": "info",
+        "log_format": "json",
+    }
+    written = named(chart.objects(values), "ConfigMap", "heliotrope-hub")["data"]["plan.yaml"]
+    shipped = yaml.safe_load((ROOT / "examples" / "hub" / "plan.yaml").read_text())
+    assert parse_plan(yaml.safe_load(written)) == parse_plan(shipped)
 
 
 def test_the_trainer_understands_its_arguments(chart: Chart) -> None:

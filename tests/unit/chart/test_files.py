@@ -16,9 +16,13 @@ PASSED_ON = {
     "podSecurityContext",
     "securityContext",
     "picker.config",
+    "agent.nodeSelector",
+    "agent.resources",
+    "agent.watchdog.resources",
     "operator.resources",
     "picker.resources",
     "trainer.resources",
+    "hub.resources",
 }
 """Values that Kubernetes or the picker describe; the schema names them and no more, or by their own definition."""
 

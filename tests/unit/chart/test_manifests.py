@@ -307,6 +307,96 @@ def test_only_pickers_send_samples(chart: Chart) -> None:
     assert ingress[0]["from"] == [{"podSelector": selector}, *others]
 
 
+def daemonset(chart: Chart, **values: Any) -> Object:
+    found: Object = named(chart.objects({"agent": {"enabled": True} | values}), "DaemonSet", "heliotrope-agent")["spec"]
+    return found
+
+
+def test_agents_have_one_capability_and_three_folders_of_the_node(chart: Chart) -> None:
+    spec = daemonset(chart)["template"]["spec"]
+    assert spec["securityContext"] == {
+        "runAsNonRoot": False,
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert spec["hostPID"] is True
+    assert not any(spec.get(key) for key in ("hostNetwork", "hostIPC"))
+    mounts = {}
+    for container in spec["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+        }
+        mounts[container["name"]] = {each["name"]: each.get("readOnly", False) for each in container["volumeMounts"]}
+    # The watchdog asks nobody, so it has no token.
+    assert mounts == {
+        "agent": {"state": False, "pod-resources": True, "token": True},
+        "watchdog": {"state": False, "pod-resources": True},
+    }
+    assert {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each} == {
+        "state": "/var/lib/heliotrope",
+        "pod-resources": "/var/lib/kubelet/pod-resources",
+    }
+    assert spec["automountServiceAccountToken"] is False
+
+
+def test_two_agents_are_never_on_one_node_and_have_time_to_put_back(chart: Chart) -> None:
+    spec = daemonset(chart, maxUnavailable=2)
+    assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}}
+    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] == 30
+    assert spec["template"]["spec"]["priorityClassName"] == "system-node-critical"
+    assert spec["template"]["spec"]["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+
+
+def test_agents_fit_to_nodes_of_other_kinds(chart: Chart) -> None:
+    options = {"type": "spc_t"}
+    pod_spec = daemonset(
+        chart,
+        runtimeClassName="nvidia",
+        privileged=True,
+        driver={"hostPath": "/home/kubernetes/bin/nvidia/lib64"},
+        kubeletPath="/var/lib/k0s/kubelet",
+        seLinuxOptions=options,
+        hostPort=False,
+        extraEnv=[{"name": "A", "value": "b"}],
+    )["template"]["spec"]
+    assert pod_spec["runtimeClassName"] == "nvidia"
+    assert pod_spec["securityContext"]["seLinuxOptions"] == options
+    paths = {each["name"]: each["hostPath"]["path"] for each in pod_spec["volumes"] if "hostPath" in each}
+    assert paths["driver"] == "/home/kubernetes/bin/nvidia/lib64"
+    assert paths["pod-resources"] == "/var/lib/k0s/kubelet/pod-resources"
+    for container in pod_spec["containers"]:
+        assert container["securityContext"] == {"readOnlyRootFilesystem": True, "privileged": True}
+        (driver,) = [each for each in container["volumeMounts"] if each["name"] == "driver"]
+        environment = {each["name"]: each.get("value") for each in container["env"]}
+        assert environment["LD_LIBRARY_PATH"] == driver["mountPath"]
+        assert environment["A"] == "b"
+        assert not any("hostPort" in port for port in container.get("ports", ()))
+
+
+def test_pickers_and_prometheus_reach_agents(chart: Chart) -> None:
+    values: dict[str, Any] = {"agent": {"enabled": True}, "serviceMonitor": {"enabled": True}}
+    objects = chart.objects(values | {"networkPolicy": {"metricsFrom": [{"podSelector": {}}]}})
+    (rule,) = named(objects, "NetworkPolicy", "heliotrope-agent")["spec"]["ingress"]
+    labels = named(chart.objects(POOL), "Deployment", "heliotrope-picker")["spec"]["template"]["metadata"]["labels"]
+    pickers = [each for each in rule["from"] if "namespaceSelector" in each]
+    assert len(pickers) == 1
+    assert pickers[0]["podSelector"]["matchLabels"].items() <= labels.items()
+    service = named(objects, "Service", "heliotrope-agent")
+    monitor = named(objects, "ServiceMonitor", "heliotrope-agent")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert [each.get("honorLabels") for each in monitor["endpoints"]] == [True], "its labels name pods that use GPUs"
+    operator = named(objects, "ServiceMonitor", "heliotrope-operator")["spec"]
+    assert not any("honorLabels" in each for each in operator["endpoints"])
+    template = named(objects, "DaemonSet", "heliotrope-agent")["spec"]["template"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    ports = {port["name"]: port for port in template["spec"]["containers"][0]["ports"]}
+    assert service["spec"]["ports"][0]["targetPort"] in ports
+    assert ports["http-metrics"] == {"name": "http-metrics", "containerPort": 9410, "hostPort": 9410}
+
+
 def test_a_trainer_needs_a_pool(chart: Chart) -> None:
     assert names(chart.objects(TRAINER), "Deployment") == {"heliotrope-operator"}
 

@@ -23,6 +23,7 @@ def test_the_chart_has_no_lint(chart: Chart) -> None:
         {"networkPolicy": {"egress": {"enabled": True, "extra": [{"ports": [{"port": 9091}]}]}}},
         {"operator": {"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}, "podAnnotations": {"a/b": "c"}}},
         {"picker": {"config": {"featureGates": ["flowControl=false"]}}},
+        {"agent": {"enabled": True, "sampleSeconds": 0.1, "maxUnavailable": 1, "extraEnv": [{"name": "A"}]}},
     ],
 )
 def test_accepted(chart: Chart, values: dict[str, Any]) -> None:
@@ -43,6 +44,11 @@ def test_accepted(chart: Chart, values: dict[str, Any]) -> None:
         ({"picker": {"image": {"repository": ""}}}, "/picker/image/repository"),
         ({"picker": {"image": {"digest": "latest"}}}, "/picker/image/digest"),
         ({"picker": {"image": {"tag": "1"}}}, "tag"),
+        ({"agent": {"sampleSeconds": 0.01}}, "/agent/sampleSeconds"),
+        ({"agent": {"metricsPort": 80}}, "/agent/metricsPort"),
+        ({"agent": {"maxUnavailable": "all"}}, "/agent/maxUnavailable"),
+        ({"agent": {"statePath": "var/lib"}}, "/agent/statePath"),
+        ({"agent": {"watchdog": {"enabled": False}}}, "enabled"),
         ({"picker": {"learning": {"trainerUrl": "trainer:8000"}}}, "/picker/learning/trainerUrl"),
         ({"picker": {"sessions": {"max": -1}}}, "/picker/sessions/max"),
         ({"trainer": {"replicas": 2}}, "replicas"),

@@ -148,7 +148,7 @@ def test_what_is_said_of_each_kind() -> None:
     assert "No endpoint's latency is known" in told(unknown_latency())
     blind = told(holdout())
     assert "Sent to e1 blind to carbon by score: 0.9 against 0.1 at e0" in blind
-    assert "Steered, it would have gone to e0." in blind
+    assert "Steered, it would have gone to e0 (a)." in blind
     stale = told(stale_signal())
     assert "Left out: carbon, because signal of a is stale." in stale
     kept = told(kept_session())
@@ -164,6 +164,54 @@ def test_what_is_said_of_each_kind() -> None:
     assert "SoftMultiplier: score / (1 + 1 × relative intensity)" in told(
         decide(REQUEST, pool(["a", "b"], THREE), soft, NOW, assignment=STEERED)
     )
+
+
+PAIR = {
+    "endpoint": "d0", "region": "dirty", "prefill_endpoint": "p0", "prefill_region": "clean",
+    "kv_action": "Recompute", "energy_joules": 500.0, "grams_co2e": 0.03,
+}  # fmt: skip
+PULL = {"endpoint": "d1", "region": "dirty", "kv_action": "PeerTransfer", "kv_source": "d0", "grams_co2e": 0.05}
+DOC: dict[str, Any] = {
+    "version": 1, "endpoint": "d0", "carbon_decision_enforced": False,
+    "carbon_decision": {
+        "policy": "green", "enforced": False, "outcome": "within-slo", "endpoint": "d0", "decided_by": "carbon",
+        "candidates": [{"endpoint": "d0", "prefill_endpoint": "p0", "chosen": True, "grams_co2e": 0.03}],
+    },
+}  # fmt: skip
+
+
+def said(**changed: Any) -> str:
+    return "\n".join(sentences(recorded.read(json.dumps(DOC | changed))[0]))
+
+
+def test_whole_plans_are_said_where_they_were_not_followed() -> None:
+    saving = {"energy_joules": 200.0, "grams_co2e": 0.02}
+    ran = PULL | {"energy_joules": 700.0}
+    text = said(plan_comparison={"ran": ran, "advised": PAIR, "same": False, "modelled_saving": saving})
+    assert "it would have sent it to p0 → d0 (clean → dirty) because of carbon" in text
+    assert (
+        "Modelled, of the whole plans: 700 J and 50 mg as it ran at d1 (dirty), pulling KV from d0; "
+        "500 J and 30 mg as the policy would have had it: 200 J and 20 mg less." in text
+    )
+    apart = said(plan_comparison={"ran": ran, "advised": PAIR, "same": False, "modelled_saving": {}})
+    assert "Their emissions are from signals of different types" in apart
+    more = {"energy_joules": -200.0, "grams_co2e": 0.02}
+    text = said(plan_comparison={"ran": ran, "advised": PAIR, "same": False, "modelled_saving": more})
+    assert "200 J more and 20 mg less." in text
+    for comparison in (None, {"ran": PAIR, "advised": PAIR, "same": True}, {"ran": None, "advised": PAIR}):
+        assert "Modelled" not in said(plan_comparison=comparison)
+
+
+def test_a_held_out_request_says_to_which_plan_it_would_have_gone() -> None:
+    decision = DOC["carbon_decision"] | {
+        "enforced": True, "arm": "holdout", "policy_would_choose": "d0", "policy_would_choose_plan": PAIR,
+    }  # fmt: skip
+    held_out = {"carbon_decision": decision, "carbon_decision_enforced": True}
+    assert "Steered, it would have gone to p0 → d0 (clean → dirty)." in said(**held_out)
+    same = {"ran": PAIR, "advised": PAIR, "same": True}
+    assert "Steered, it would have gone there too." in said(**held_out, plan_comparison=same)
+    decision["policy_would_choose_plan"] = PULL | {"encode_endpoints": ["e0"], "encode_regions": ["clean"]}
+    assert "gone to e0 ▸ d1 (clean ▸ dirty), pulling KV from d0." in said(**held_out)
 
 
 def test_what_is_said_of_classes_events_wishes_and_limits() -> None:

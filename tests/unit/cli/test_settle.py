@@ -1,11 +1,13 @@
 """`heliotrope settle` and `heliotrope ledger` over a ledger as a picker leaves it."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.carbon_apis import EM_TOKEN, WT_PASSWORD, WT_USER, CarbonApis, carbon_apis
 
 from heliotrope_cli.main import main
 from heliotrope_epp.ledger.compaction import compact
@@ -267,3 +269,75 @@ def test_a_wrong_key_names_the_right_ones(ledger: Path, capsys: pytest.CaptureFi
 
 def test_no_ledger_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "holds no ledger" in refused(capsys, "ledger", tmp_path)
+
+
+@pytest.fixture
+def apis() -> Iterator[CarbonApis]:
+    with carbon_apis(lambda: (START + timedelta(hours=HOURS + 24)).timestamp()) as running:
+        yield running
+
+
+def profiles(folder: Path, apis: CarbonApis, **signal: str) -> Path:
+    """Spain by Electricity Maps or WattTime, Norway by a constant."""
+    source: dict[str, Any] = {
+        "electricityMaps": {"credentialsSecretRef": {"name": "em", "key": "token"}, "baseUrl": f"{apis.url}/em"}
+    }
+    if signal:
+        refs = {f"{part}SecretRef": {"name": "wt", "key": part} for part in ("username", "password")}
+        source = {"wattTime": refs | {"baseUrl": f"{apis.url}/wt"}}
+    regions = [
+        {"metadata": {"name": "es"}, "spec": {"zone": "ES", "source": source, "curtailmentCredit": "0.5"}},
+        {"metadata": {"name": "no"}, "spec": {"zone": "NO1", "source": {"static": {"intensityGramsPerKwh": "20"}}}},
+    ]
+    for region in regions:
+        region["spec"] |= {"signal": signal} if signal else {}
+    header = {"apiVersion": "heliotrope.io/v1alpha1", "kind": "RegionProfile"}
+    (folder / "regions.yaml").write_text("---\n".join(json.dumps(header | region) + "\n" for region in regions))
+    for name, values in {"em": {"token": EM_TOKEN}, "wt": {"username": WT_USER, "password": WT_PASSWORD}}.items():
+        (folder / "secrets" / name).mkdir(parents=True)
+        for key, value in values.items():
+            (folder / "secrets" / name / key).write_text(value)
+    return folder
+
+
+def test_sources_of_the_network_are_asked_for_the_ledgers_span(
+    ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], apis: CarbonApis
+) -> None:
+    folder = profiles(tmp_path, apis)
+    apis.truth = lambda time: 120.0 if time < (START + timedelta(hours=24)).timestamp() else 140.0
+
+    found = settled(capsys, ledger, "--profiles", folder, "--secrets-folder", folder / "secrets")
+
+    spain = found["regions"]["es"]
+    assert spain["settled_grams"] == pytest.approx(HOURS * 3 * 1.5 * 130)
+    assert found["total"]["unpriced_joules"] == 0.0
+    (asked,) = apis.asked
+    assert asked.one("start") == "2026-01-04T23:00:00Z"
+    assert asked.one("end") == "2026-01-06T23:05:00Z"
+
+
+def test_curtailed_hours_are_credited_by_the_median_of_the_whole_span(
+    ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], apis: CarbonApis
+) -> None:
+    folder = profiles(tmp_path, apis, type="marginal", emissionFactor="direct")
+    apis.truth = lambda time: 0.0 if time < (START + timedelta(hours=12)).timestamp() else 400.0
+    arguments = ("--profiles", folder, "--secrets-folder", folder / "secrets")
+
+    half = settled(capsys, ledger, *arguments)["regions"]["es"]["settled_grams"]
+    none = settled(capsys, ledger, *arguments, "--alpha", "0")["regions"]["es"]["settled_grams"]
+
+    assert half == pytest.approx(3 * 1.5 * (12 * 200 + 36 * 400))
+    assert none == pytest.approx(3 * 1.5 * 36 * 400)
+
+
+def test_a_source_that_gives_no_past_says_why(
+    ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], apis: CarbonApis
+) -> None:
+    folder = profiles(tmp_path, apis)
+    problem = refused(capsys, "settle", ledger, "--profiles", folder)
+    assert "RegionProfile es" in problem
+    assert "--secrets-folder" in problem
+    apis.em_token = "another"
+    problem = refused(capsys, "settle", ledger, "--profiles", folder, "--secrets-folder", folder / "secrets")
+    assert "Invalid auth-token" in problem
+    assert EM_TOKEN not in problem

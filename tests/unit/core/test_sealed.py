@@ -1,11 +1,11 @@
-"""A sealed text is read as it was written, or not at all."""
+"""What was sealed is read as it was written, or not at all."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heliotrope.errors import InvalidInputError
-from heliotrope.sealed import digest_of, sealed, unsealed
+from heliotrope.sealed import digest_of, sealed, sealed_bytes, unsealed, unsealed_bytes
 
 FORMAT = "heliotrope test 1"
 
@@ -42,3 +42,15 @@ def test_other_formats_and_too_much_text_are_refused() -> None:
 
 def test_the_digest_names_the_content() -> None:
     assert digest_of(sealed(FORMAT, "a")) == digest_of(sealed("another", "a")) != digest_of(sealed(FORMAT, "b"))
+
+
+@given(st.binary(max_size=200))
+def test_bytes_are_sealed_likewise(body: bytes) -> None:
+    data = sealed_bytes(FORMAT, body)
+    assert unsealed_bytes(data, FORMAT, name="thing") == body
+    with pytest.raises(OtherError, match="does not fit"):
+        unsealed_bytes(data + b"x", FORMAT, name="thing", error=OtherError)
+    with pytest.raises(OtherError):
+        unsealed_bytes(data[:-1], FORMAT, name="thing", error=OtherError)
+    with pytest.raises(InvalidInputError, match="thing: must begin with 'another'"):
+        unsealed_bytes(data, "another", name="thing")

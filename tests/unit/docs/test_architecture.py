@@ -9,6 +9,7 @@ PACKAGES = (
     "core/heliotrope",
     "operator/heliotrope_operator",
     "epp_plugins/heliotrope_epp",
+    "node_agent/heliotrope_agent",
     "simulator/heliotrope_sim",
     "cli/heliotrope_cli",
 )

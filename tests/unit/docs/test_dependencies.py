@@ -13,23 +13,39 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-OWN = {"heliotrope", "heliotrope_cli", "heliotrope_epp", "heliotrope_operator", "heliotrope_sim"}
+OWN = {"heliotrope", "heliotrope_agent", "heliotrope_cli", "heliotrope_epp", "heliotrope_operator", "heliotrope_sim"}
 SECTIONS = {
     "core": "The library and the command (always installed)",
     "learn": "Learned models (`heliotrope[learn]`, part of the picker and the simulator)",
+    "signals": (
+        "Carbon and demand signals over the network (`heliotrope[signals]`, part of the picker and the operator)"
+    ),
+    "place": "Solvers (`heliotrope[place]`, part of the picker, the operator and the simulator)",
     "epp": "Endpoint picker (`heliotrope[epp]`)",
+    "agent": "Node agent (`heliotrope[agent]`)",
     "operator": "Operator (`heliotrope[operator]`)",
     "sim": "Simulator, emulator and demo (`heliotrope[sim]`)",
+    "cluster": "Sweeps on a cluster (`heliotrope[cluster]`)",
     "dev": "Development",
 }
+SPDX = {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT", "MPL-2.0"}
 PARTS = {"pydantic-core": "pydantic", "opentelemetry-api": "opentelemetry-sdk", "protobuf": "xds-protos"}
-"""Distributions that another depends on and shows in its own interface."""
+"""Distributions that another depends on and shows in its own interface; for groups that do not declare them."""
 PACKAGES = {
     "core": ["core/heliotrope", "cli/heliotrope_cli"],
-    "learn": ["core/heliotrope/predict", "core/heliotrope/cache/gate_training.py", "core/heliotrope/compiled.py"],
+    "learn": [
+        "core/heliotrope/predict",
+        "core/heliotrope/cache/gate_training.py",
+        "core/heliotrope/compiled.py",
+        "simulator/heliotrope_sim/evaluation/forecast/boosted.py",
+    ],
+    "signals": ["core/heliotrope/providers"],
+    "place": ["core/heliotrope/place", "core/heliotrope/scale", "core/heliotrope/power", "core/heliotrope/linear.py"],
     "epp": ["epp_plugins/heliotrope_epp"],
+    "agent": ["node_agent/heliotrope_agent"],
     "operator": ["operator/heliotrope_operator"],
     "sim": ["simulator/heliotrope_sim"],
+    "cluster": ["simulator/heliotrope_sim/reproduce/cluster.py"],
 }
 
 
@@ -67,10 +83,12 @@ def imported(group: str) -> set[str]:
     distributions = importlib.metadata.packages_distributions()
     shared = {top: owners_of_modules(names) for top, names in distributions.items() if len(set(names)) > 1}
     found: set[str] = set()
+    of_core = [folder for extra in ("learn", "signals", "place") for folder in PACKAGES[extra]]
+    optional = {"core": of_core, "sim": PACKAGES["cluster"] + PACKAGES["learn"]}.get(group, [])
     for folder in PACKAGES[group]:
         whole = ROOT / folder
         for path in [whole] if whole.is_file() else whole.rglob("*.py"):
-            if group == "core" and any((ROOT / part) in (path, *path.parents) for part in PACKAGES["learn"]):
+            if any((ROOT / part) in (path, *path.parents) for part in optional):
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -83,7 +101,8 @@ def imported(group: str) -> set[str]:
                     assert name in distributions, f"{path} imports {name}, which no installed distribution provides"
                     owner = shared[name][module] if name in shared else distributions[name][0]
                     distribution = owner.lower().replace("_", "-")
-                    found.add(PARTS.get(distribution, distribution))
+                    own = distribution in declared(group)
+                    found.add(distribution if own else PARTS.get(distribution, distribution))
     return found
 
 
@@ -99,9 +118,12 @@ def test_licences_are_those_that_the_packages_state(group: str) -> None:
     compared = 0
     for name, (licence, _) in rows(group).items():
         try:
-            stated = importlib.metadata.metadata(name).get("License-Expression")
+            metadata = importlib.metadata.metadata(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+        stated = metadata.get("License-Expression")
+        if stated is None and metadata.get("License") in SPDX:
+            stated = metadata["License"]  # the older field, where it holds an identifier and not a licence's text
         if stated is not None:
             assert licence == stated, name
             compared += 1

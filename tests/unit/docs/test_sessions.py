@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from heliotrope.cache.session_key import MAX_NAME_LENGTH, SessionKeys
 from heliotrope.cache.session_rules import SessionMode, SessionRules
-from heliotrope.cache.sessions import DEFAULT_CACHE_TTL_SECONDS, Sessions
+from heliotrope.cache.sessions import Sessions
 from heliotrope.decide.verdict import Because, Movement
 from heliotrope_epp.clock import Clock
 from heliotrope_epp.plugins.sessions.gate_file import NO_GATE, GateState
@@ -28,7 +28,6 @@ def test_modes_movements_reasons_states_and_headers_are_named() -> None:
 def test_numbers_are_the_codes() -> None:
     assert f"1 to {MAX_NAME_LENGTH} visible ASCII" in PAGE
     assert f"`--max-sessions` ({DEFAULT_MAX_SESSIONS:,})" in PAGE
-    assert f"for {DEFAULT_CACHE_TTL_SECONDS / 60:.0f} minutes" in PAGE
     assert f"newest {MAX_RESPONSES:,}" in PAGE
 
 

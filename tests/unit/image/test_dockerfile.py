@@ -40,8 +40,8 @@ def test_the_label_has_the_version() -> None:
     assert ARGUMENTS["VERSION"] == heliotrope.__version__
 
 
-@pytest.mark.parametrize("target", ["operator", "picker", "all"])
-def test_targets_hold_an_environment_of_locked_packages_and_no_root(target: str) -> None:
+@pytest.mark.parametrize("target", ["operator", "picker", "agent", "all"])
+def test_targets_hold_an_environment_of_locked_packages_and_only_the_agent_is_root(target: str) -> None:
     stage, extras, users = "", {}, {}
     copies: dict[str, list[str]] = {}
     for line in LINES:
@@ -54,10 +54,10 @@ def test_targets_hold_an_environment_of_locked_packages_and_no_root(target: str)
         elif line.startswith("COPY --from="):
             copies.setdefault(stage, []).append(line.split()[1].removeprefix("--from="))
     assert STAGES[target] == "runtime"
-    assert users == {"runtime": "65532:65532"}
-    learns = ["openmp"] if target != "operator" else []
+    assert users == {"runtime": "65532:65532", "agent": "0:0"}
+    learns = ["openmp"] if target in ("picker", "all") else []
     assert copies[target] == [*learns, f"{target}-environment"]
-    extra = {"operator": "operator", "picker": "epp", "all": "all"}[target]
+    extra = "epp" if target == "picker" else target
     assert extra in PROJECT["project"]["optional-dependencies"]
     words = extras[f"{target}-environment"].split()
     assert words[words.index("--extra") + 1] == extra
@@ -79,6 +79,15 @@ def test_what_lightgbm_links_against_is_there_and_the_build_fails_without(target
             assert re.search(r"cp --dereference \S+/libgomp\.so\.1 /openmp/lib/", line)
     assert copies[0] == "COPY --from=openmp /openmp /usr", "so the library is /usr/lib/libgomp.so.1"
     assert runs == ['RUN ["python", "-c", "import lightgbm"]']
+
+
+def test_a_signal_waits_until_the_agent_listens() -> None:
+    """And no other image's process starts so: they need not put anything back."""
+    entries = [line for line in LINES if line.startswith(("FROM runtime", "FROM base", "ENTRYPOINT "))]
+    agent = entries[entries.index("FROM runtime AS agent") + 1]
+    assert agent == 'ENTRYPOINT ["env", "--block-signal=TERM,INT", "heliotrope"]'
+    assert entries.count('ENTRYPOINT ["heliotrope"]') == 1
+    assert sum(line.startswith("ENTRYPOINT ") for line in entries) == 2
 
 
 def test_an_unknown_user_has_a_name_and_a_home() -> None:
@@ -106,7 +115,7 @@ def test_what_is_copied_exists_and_is_all_that_the_context_holds() -> None:
 def test_the_chart_runs_these_targets() -> None:
     values = yaml.safe_load((ROOT / "charts" / "heliotrope" / "values.yaml").read_text(encoding="utf-8"))
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    for target in ("operator", "picker"):
+    for target in ("operator", "picker", "agent"):
         repository = values[target]["image"]["repository"]
         assert repository == f"heliotrope-{target}"
         command = re.compile(rf"--target {target} +-t {repository}:{re.escape(heliotrope.__version__)} ")

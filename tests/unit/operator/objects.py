@@ -6,7 +6,10 @@ from typing import Any
 from heliotrope.api import documents
 from heliotrope.api.v1alpha1 import CarbonPolicy, RegionProfile, WorkloadVariant
 from heliotrope_operator.cluster import Cluster
+from heliotrope_operator.kinds.catalog import watched
+from heliotrope_operator.kinds.pods import Pod
 from heliotrope_operator.resources import Key, Kind
+from heliotrope_operator.settings import Parts
 
 Document = dict[str, Any]
 
@@ -113,13 +116,30 @@ def read_variant(*arguments: Any, **spec: Any) -> WorkloadVariant:
     return found
 
 
+def read_pod(name: str) -> Pod:
+    """One that serves."""
+    return Pod(
+        uid=f"uid-{name}",
+        labels=(("app", "vllm"),),
+        node="node",
+        ip="10.0.0.1",
+        phase="Running",
+        ready=True,
+        terminating=False,
+        created_unix_s=NOW_S,
+        ready_since_unix_s=NOW_S,
+        owner=None,
+        accelerators=1,
+    )
+
+
 def key_of(document: Document) -> Key:
     meta = document["metadata"]
     return Key(Kind(document["kind"]), meta.get("namespace", ""), meta["name"])
 
 
 def cluster_of(*documents: Document) -> Cluster:
-    cluster = Cluster()
+    cluster = Cluster(watched(Parts()))
     for document in documents:
         cluster.observe(Kind(document["kind"]), document)
     return cluster

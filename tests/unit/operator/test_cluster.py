@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from tests.unit.operator import objects
 from tests.unit.operator.objects import cluster_of, key_of
 
-from heliotrope_operator.cluster import Cluster, ScaleTarget, pool_key, region_key
+from heliotrope_operator.cluster import Cluster
+from heliotrope_operator.kinds.pools import pool_key
+from heliotrope_operator.kinds.regions import region_key
+from heliotrope_operator.kinds.targets import ScaleTarget
 from heliotrope_operator.resources import Key, Kind
 
 
@@ -228,3 +231,23 @@ def test_an_index_forgets_what_no_value_has() -> None:
 
     assert cluster.variants.distinct("label") == []
     assert cluster.variants.distinct("shape") == []
+
+
+def test_pools_of_a_variant_follow_every_change() -> None:
+    cluster = cluster_of(objects.variant("v", labels={"app": "vllm"}), objects.pool("a"))
+    variant = Key(Kind.WORKLOAD_VARIANT, "ns", "v")
+
+    def pools() -> list[str]:
+        return [key.name for key in cluster.pools_of(variant)]
+
+    assert pools() == ["a"]
+    observe(cluster, objects.pool("b", version=2))
+    assert pools() == ["a", "b"]
+    observe(cluster, objects.pool("a", version=3, labels={"app": "other"}))
+    assert pools() == ["b"]
+    observe(cluster, objects.variant("v", labels={"app": "other"}, version=4))
+    assert pools() == ["a"]
+    cluster.forget(pool_key("ns", "a"))
+    assert pools() == []
+    cluster.forget(variant)
+    assert pools() == []

@@ -1,8 +1,10 @@
 """Conditions: transition times, and which changes are told."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.operator.objects import NOW
 
 from heliotrope.api.v1alpha1.common import Condition, ConditionStatus
@@ -45,6 +47,40 @@ def test_conditions_that_were_not_found_are_gone() -> None:
     before = settle((), [finding(ConditionType.TARGET_RESOLVED, TRUE, "TargetResolved")], 1, NOW)
 
     assert settle(before, [], 1, LATER) == ()
+
+
+@given(st.lists(st.sampled_from(["one", "other", "all"]), min_size=1, max_size=6))
+def test_controllers_that_take_turns_at_an_object_change_nothing(turns: list[str]) -> None:
+    """Lists are compared in order: one that is only ordered anew would be written, seen and ordered again."""
+    accepted = finding(ConditionType.ACCEPTED, TRUE, "Accepted")
+    enforced = finding(ConditionType.ENFORCED, TRUE, "Enforced")
+    demand = finding(ConditionType.DEMAND_KNOWN, TRUE, "DemandKnown")
+    power = finding(ConditionType.POWER_MANAGED, TRUE, "PowerManaged")
+    speakers = {
+        "one": ([accepted, enforced], {ConditionType.ACCEPTED, ConditionType.ENFORCED}),
+        "other": ([power, demand], {ConditionType.DEMAND_KNOWN, ConditionType.POWER_MANAGED}),
+        "all": ([demand, power, enforced, accepted], None),
+    }
+
+    def after(conditions: tuple[Condition, ...], name: str, now: datetime) -> tuple[Condition, ...]:
+        findings, own = speakers[name]
+        return settle(conditions, findings, 1, now, own=own)
+
+    everything = after(after((), "one", NOW), "other", NOW)
+    assert [each.type for each in everything] == ["Accepted", "Enforced", "PowerManaged", "DemandKnown"]
+    told = everything
+    for name in turns:
+        told = after(told, name, LATER)
+    assert told == everything
+
+
+def test_what_another_controller_said_stays_in_its_place() -> None:
+    before = settle((), [finding(ConditionType.ACCEPTED, TRUE, "Accepted")], 1, NOW)
+    both = settle(
+        before, [finding(ConditionType.DEMAND_KNOWN, TRUE, "DemandKnown")], 1, NOW, own={ConditionType.DEMAND_KNOWN}
+    )
+    assert [each.type for each in both] == ["Accepted", "DemandKnown"]
+    assert settle(both, [], 2, LATER, own={ConditionType.DEMAND_KNOWN}) == before
 
 
 def test_a_long_message_is_cut_where_the_api_would_refuse_it() -> None:

@@ -8,19 +8,25 @@ from tests.unit.operator.memory import UNAVAILABLE, Held, MemoryApi, MemoryKube,
 from tests.unit.operator.objects import NOW_S, key_of
 
 from heliotrope.api.v1alpha1.common import AFFECTED_MARKER
-from heliotrope_operator.cluster import Cluster, pool_key, region_key
+from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.controllers.policies import PolicyController
 from heliotrope_operator.controllers.pools import PoolController
 from heliotrope_operator.controllers.regions import RegionController
 from heliotrope_operator.controllers.variants import VariantController
 from heliotrope_operator.errors import NotFoundError, UnavailableError
+from heliotrope_operator.forecasts import Forecasts
+from heliotrope_operator.kinds.catalog import watched
+from heliotrope_operator.kinds.pools import pool_key
+from heliotrope_operator.kinds.regions import region_key
 from heliotrope_operator.lookup import Lookup
 from heliotrope_operator.reconciler import Controller
 from heliotrope_operator.recorder import Recorder
-from heliotrope_operator.resources import RECONCILED, Key, Kind
+from heliotrope_operator.resources import RESOURCES, Key, Kind
 from heliotrope_operator.scales import Scales
+from heliotrope_operator.settings import Parts
 from heliotrope_operator.signals import Signals
 from heliotrope_operator.writer import Writer
+from heliotrope_operator.writes import Writes
 
 Document = dict[str, Any]
 
@@ -31,7 +37,7 @@ class Bench:
     def __init__(self, *served: Document, seen: tuple[Document, ...] = ()) -> None:
         self.api = MemoryApi()
         self.kube: Any = MemoryKube(self.api)
-        self.cluster = Cluster()
+        self.cluster = Cluster(watched(Parts()))
         self.queued: list[Key] = []
         self.now_s = NOW_S
         counted = metrics()
@@ -41,11 +47,18 @@ class Bench:
             self.see(document)
         enqueue = self.queued.extend
         recorder = Recorder(self.kube, counted, instance="i", unix_clock=lambda: self.now_s)
-        writer = Writer(self.kube, self.cluster, recorder, Held(), counted, refresh_s=60.0, enqueue=enqueue)
+        writes = Writes(self.kube, Held())
+        writer = Writer(writes, self.cluster, recorder, counted, refresh_s=60.0, enqueue=enqueue)
         lookup = Lookup(self.kube, self.cluster, enqueue=enqueue)
         signals = Signals(self.kube, counted, namespace="op", folder=None, unix_clock=lambda: self.now_s)
         self.controllers: dict[Kind, Controller] = {
-            Kind.REGION_PROFILE: RegionController(self.cluster, signals, writer, unix_clock=lambda: self.now_s),
+            Kind.REGION_PROFILE: RegionController(
+                self.cluster,
+                signals,
+                Forecasts(counted, signals.history, unix_clock=lambda: self.now_s),
+                writer,
+                unix_clock=lambda: self.now_s,
+            ),
             Kind.CARBON_POLICY: PolicyController(self.cluster, lookup, writer, unix_clock=lambda: self.now_s),
             Kind.WORKLOAD_VARIANT: VariantController(
                 self.cluster, lookup, Scales(self.kube), writer, poll_s=60.0, unix_clock=lambda: self.now_s
@@ -56,7 +69,7 @@ class Bench:
     @staticmethod
     def path(document: Document) -> str:
         key = key_of(document)
-        return RECONCILED[key.kind].path(key.namespace, key.name)
+        return RESOURCES[key.kind].path(key.namespace, key.name)
 
     def see(self, document: Document) -> None:
         """A watch delivers what the server has, or what the test made of it."""
@@ -113,7 +126,7 @@ async def test_what_is_missing_is_called_so_after_the_server_was_asked() -> None
 async def test_nothing_is_judged_while_the_server_is_silent() -> None:
     policy = objects.policy()
     bench = Bench(seen=(policy,))
-    bench.kube.denied[RECONCILED[Kind.INFERENCE_POOL].path()] = UNAVAILABLE
+    bench.kube.denied[RESOURCES[Kind.INFERENCE_POOL].path()] = UNAVAILABLE
     bench.kube.denied["/apis/inference.networking.k8s.io"] = UNAVAILABLE
 
     with pytest.raises(UnavailableError):
@@ -209,7 +222,7 @@ async def test_the_marker_follows_the_winner_and_is_written_once() -> None:
 async def test_a_lookup_asks_only_for_what_is_not_known() -> None:
     bench = Bench(seen=(objects.region("es"),))
     lookup = Lookup(bench.kube, bench.cluster, enqueue=bench.queued.extend)
-    bench.kube.denied[RECONCILED[Kind.REGION_PROFILE].path(name="fr")] = NotFoundError("fr")
+    bench.kube.denied[RESOURCES[Kind.REGION_PROFILE].path(name="fr")] = NotFoundError("fr")
 
     await lookup.confirm([region_key("es"), region_key("fr")])
 

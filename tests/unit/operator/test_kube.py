@@ -20,7 +20,7 @@ from heliotrope_operator.errors import (
 )
 from heliotrope_operator.kube import PAGE, Kube
 from heliotrope_operator.metrics import Metrics
-from heliotrope_operator.resources import RECONCILED, Kind
+from heliotrope_operator.resources import RESOURCES, Kind
 
 PATH = "/apis/heliotrope.io/v1alpha1/regionprofiles/es"
 
@@ -171,7 +171,7 @@ async def test_an_answer_that_is_not_json_is_not_mistaken_for_one(server: Server
 
 
 async def test_a_collection_is_read_page_by_page(server: Server, kube: Kube) -> None:
-    resource = RECONCILED[Kind.CARBON_POLICY]
+    resource = RESOURCES[Kind.CARBON_POLICY]
 
     pages = [page async for page in kube.pages(resource, "ns")]
 

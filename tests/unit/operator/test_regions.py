@@ -19,6 +19,7 @@ from heliotrope.api.v1alpha1.regionprofile import (
 )
 from heliotrope_operator.conditions import transitions
 from heliotrope_operator.controllers.regions import region_status
+from heliotrope_operator.polling import Outcome
 from heliotrope_operator.signals import Observation, Published
 
 FILE = {"file": {"path": "/es.csv", "valueColumn": "v"}}
@@ -123,21 +124,57 @@ def test_the_value_of_another_spec_does_not_count() -> None:
     assert (after.intensity, after.freshness) == (None, Freshness.ABSENT)
 
 
-@pytest.mark.parametrize(
-    ("observation", "reason", "words"),
-    [
-        (Observation(unsupported="wattTime"), "UnsupportedSource", "spec.source.wattTime is not supported"),
-        (Observation(invalid="spec.source.file.path: 'x' is relative"), "InvalidSource", "is relative"),
-    ],
-)
-def test_a_source_that_cannot_be_asked_is_said(observation: Observation, reason: str, words: str) -> None:
+def test_a_source_that_cannot_be_asked_is_said() -> None:
     before = region_status(file_region(), got(reading()), NOW_S)
 
-    status = region_status(file_region(before), observation, NOW_S)
+    status = region_status(file_region(before), Observation(invalid="spec.source.file.path: 'x' is relative"), NOW_S)
 
-    assert said(status)["Accepted"] == ("False", reason)
-    assert words in status.conditions[0].message
+    assert said(status)["Accepted"] == ("False", "InvalidSource")
+    assert "is relative" in status.conditions[0].message
     assert (status.freshness, status.intensity) == (Freshness.ABSENT, None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "failure", "expected", "words"),
+    [
+        (Outcome.SUCCESS, None, ("True", "CredentialsAccepted"), "takes the key"),
+        (Outcome.CREDENTIALS_MISSING, "Secret op/em", ("False", "CredentialsMissing"), "Secret op/em"),
+        (Outcome.CREDENTIALS_REFUSED, "401", ("False", "CredentialsRefused"), "put a valid key into the Secret"),
+        (None, "no answer", ("Unknown", "CredentialsUntested"), "no answer"),
+    ],
+)
+def test_whether_the_key_is_taken_is_said_of_sources_that_need_one(
+    outcome: Outcome | None, failure: str | None, expected: tuple[str, str], words: str
+) -> None:
+    observation = Observation(failure=failure, credentials=outcome, needs_credentials=True)
+
+    status = region_status(file_region(), observation, NOW_S)
+
+    assert said(status)["CredentialsAccepted"] == expected
+    assert words in next(each.message for each in status.conditions if each.type == "CredentialsAccepted")
+    assert "CredentialsAccepted" not in said(region_status(file_region(), Observation(failure=failure), NOW_S))
+
+
+def test_a_refused_key_is_told_once_and_its_return_is_news() -> None:
+    refused = Observation(failure="401", credentials=Outcome.CREDENTIALS_REFUSED, needs_credentials=True)
+    taken = Observation(Published(reading(), None), credentials=Outcome.SUCCESS, needs_credentials=True)
+    first = region_status(file_region(), refused, NOW_S)
+    again = region_status(file_region(first), refused, NOW_S + 60)
+    healed = region_status(file_region(again), taken, NOW_S + 120)
+
+    assert ("CredentialsRefused", True) in [(t.reason, t.warning) for t in transitions((), first.conditions)]
+    assert transitions(first.conditions, again.conditions) == []
+    told = [(t.reason, t.warning) for t in transitions(again.conditions, healed.conditions)]
+    assert told == [("CredentialsAccepted", False), ("SignalFresh", False)]
+
+
+def test_a_forecast_that_failed_is_said_beside_the_value() -> None:
+    published = Published(reading(), None, "electricityMaps answered 403 Forbidden")
+
+    status = region_status(file_region(), Observation(published), NOW_S)
+
+    assert said(status)["SignalFresh"] == ("True", "SignalFresh")
+    assert status.conditions[1].message.endswith("; no new forecast: electricityMaps answered 403 Forbidden")
 
 
 def test_a_static_value_holds_since_it_was_set_and_is_always_fresh() -> None:

@@ -10,8 +10,10 @@ from tests.unit.operator.objects import cluster_of, key_of
 
 from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.errors import NotFoundError, UnavailableError
-from heliotrope_operator.resources import RECONCILED, Key, Kind
+from heliotrope_operator.kinds.catalog import watched
+from heliotrope_operator.resources import RESOURCES, Key, Kind
 from heliotrope_operator.resync import Resync
+from heliotrope_operator.settings import Parts
 
 pytestmark = pytest.mark.looptime
 
@@ -20,7 +22,7 @@ class Bench:
     def __init__(self, cluster: Cluster | None = None, namespaces: tuple[str, ...] = ()) -> None:
         self.api = MemoryApi()
         self.kube = MemoryKube(self.api)
-        self.cluster = cluster or Cluster()
+        self.cluster = cluster or Cluster(watched(Parts()))
         self.metrics = metrics()
         self.queued: list[Key] = []
         self.resync = Resync(
@@ -36,7 +38,7 @@ class Bench:
     def serve(self, *documents: objects.Document) -> None:
         for document in documents:
             key = key_of(document)
-            self.api.put(RECONCILED[key.kind].path(key.namespace, key.name), document)
+            self.api.put(RESOURCES[key.kind].path(key.namespace, key.name), document)
 
     def runs(self, outcome: str = "success") -> float:
         return self.metrics.registry.get_sample_value("heliotrope_reconcile_resyncs_total", {"outcome": outcome}) or 0.0
@@ -80,7 +82,7 @@ async def test_what_came_after_the_list_was_made_stays() -> None:
 
 async def test_a_kind_that_is_not_served_is_empty_and_said_to_be_missing() -> None:
     bench = Bench(cluster_of(objects.pool()))
-    pools = RECONCILED[Kind.INFERENCE_POOL].path()
+    pools = RESOURCES[Kind.INFERENCE_POOL].path()
     bench.kube.denied[pools] = NotFoundError(pools)
 
     await bench.resync.once(everything=True)
@@ -180,7 +182,7 @@ async def test_without_an_api_server_it_tries_again_and_again_and_is_not_ready()
 async def test_a_failure_midway_drops_nothing() -> None:
     bench = Bench(cluster_of(objects.policy(), objects.pool()))
     bench.api.version = 50
-    bench.kube.denied[RECONCILED[Kind.CARBON_POLICY].path()] = UNAVAILABLE
+    bench.kube.denied[RESOURCES[Kind.CARBON_POLICY].path()] = UNAVAILABLE
 
     with pytest.raises(UnavailableError):
         await bench.resync.once(everything=True)

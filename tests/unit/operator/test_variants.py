@@ -1,5 +1,6 @@
 """WorkloadVariant: target, owner, region and replicas."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.unit.operator.objects import NOW
 
 from heliotrope.api.v1alpha1.common import ScaleTargetRef
 from heliotrope.api.v1alpha1.workloadvariant import WorkloadVariantStatus
+from heliotrope.scale.facts import Direction, ScalingState
 from heliotrope_operator.controllers.variants import VariantFacts, variant_status
 from heliotrope_operator.errors import ForbiddenError, UnavailableError
 from heliotrope_operator.scales import KNOWN_FOR_S, UNKNOWN_FOR_S, Scale, ScaleProblem, Scales
@@ -82,6 +84,18 @@ def test_what_others_decided_stays() -> None:
     assert (status.desired_replicas, status.active_engines) == (7, 2)
 
 
+def test_what_a_decision_remembers_is_written_and_what_nothing_was_decided_about_stays() -> None:
+    state = ScalingState(NOW.timestamp(), Direction.DOWN, NOW.timestamp() + 0.5, 3)
+    facts = VariantFacts(Scale(replicas=1), "v", region_exists=True, looked=True, memory=state)
+    remembered = variant_status(objects.read_variant(), facts, NOW)
+    assert remembered.scaling is not None
+    assert (remembered.scaling.last_change, remembered.scaling.lower_since) == (NOW, NOW)
+    assert (remembered.scaling.last_direction, remembered.scaling.lower_peak) == ("Down", 3)
+    after = objects.read_variant().model_copy(update={"status": remembered})
+    assert variant_status(after, replace(facts, memory=None), NOW).scaling == remembered.scaling
+    assert variant_status(after, replace(facts, memory=ScalingState()), NOW).scaling is None
+
+
 def kube_with_apps() -> tuple[MemoryApi, MemoryKube]:
     api = MemoryApi()
     api.objects["/apis/apps/v1"] = {
@@ -91,7 +105,10 @@ def kube_with_apps() -> tuple[MemoryApi, MemoryKube]:
             {"name": "daemonsets", "kind": "DaemonSet", "namespaced": True},
         ]
     }
-    api.objects["/apis/apps/v1/namespaces/ns/deployments/engine/scale"] = {"status": {"replicas": 4}}
+    api.objects["/apis/apps/v1/namespaces/ns/deployments/engine/scale"] = {
+        "spec": {"replicas": 5},
+        "status": {"replicas": 4},
+    }
     return api, MemoryKube(api)
 
 
@@ -102,7 +119,7 @@ def ref(kind: str = "Deployment", name: str = "engine", version: str = "apps/v1"
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (ref(), Scale(replicas=4)),
+        (ref(), Scale(replicas=4, wanted=5)),
         (ref(name="gone"), Scale(problem=ScaleProblem.TARGET_NOT_FOUND)),
         (ref("DaemonSet"), Scale(problem=ScaleProblem.NOT_SCALABLE)),
         (ref("Rollout"), Scale(problem=ScaleProblem.KIND_NOT_FOUND)),

@@ -6,8 +6,12 @@ from typing import Any
 import kopf
 import pytest
 
-from heliotrope_operator.resources import RECONCILED, SCALE_TARGETS, Kind, ResourceType
+from heliotrope_operator.kinds.catalog import watched
+from heliotrope_operator.resources import SCALE_TARGETS, Kind, ResourceType
+from heliotrope_operator.settings import Parts
 from heliotrope_operator.watching import kopf_registry, kopf_settings
+
+ALL = Parts(scaling=True, activation=True, power=True, deferral=True)
 
 
 class Seen:
@@ -20,6 +24,7 @@ class Seen:
 
     def registry(self) -> kopf.OperatorRegistry:
         return kopf_registry(
+            {spec.kind: spec.resource for spec in watched(ALL)},
             login=self._login,
             on_object=self._object,
             on_target=self._target,
@@ -46,7 +51,9 @@ def handlers(registry: kopf.OperatorRegistry) -> dict[str, Any]:
 def test_only_event_handlers_are_registered_one_for_each_kind() -> None:
     registry = Seen().registry()
 
-    assert set(handlers(registry)) == {each.plural for each in (*RECONCILED.values(), *SCALE_TARGETS)}
+    assert set(handlers(registry)) == {
+        each.plural for each in (*(spec.resource for spec in watched(ALL)), *SCALE_TARGETS)
+    }
     assert registry._changing.get_all_handlers() == []
     assert registry._spawning.get_all_handlers() == []
     assert registry._indexing.get_all_handlers() == []

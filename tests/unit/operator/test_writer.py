@@ -20,9 +20,12 @@ from heliotrope.api.v1alpha1.regionprofile import (
 from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.conditions import ConditionType, Finding, Transition, settle
 from heliotrope_operator.errors import ConflictError, NotLeaderError
+from heliotrope_operator.kinds.catalog import watched
 from heliotrope_operator.recorder import Recorder
 from heliotrope_operator.resources import Key
+from heliotrope_operator.settings import Parts
 from heliotrope_operator.writer import Writer
+from heliotrope_operator.writes import Writes
 
 pytestmark = pytest.mark.looptime
 
@@ -47,16 +50,15 @@ class Bench:
     def __init__(self) -> None:
         self.api = MemoryApi()
         self.kube = MemoryKube(self.api)
-        self.cluster = Cluster()
+        self.cluster = Cluster(watched(Parts()))
         self.leadership = Held()
         self.metrics = metrics()
         self.touched: list[set[Key]] = []
         recorder = Recorder(self.kube, self.metrics, instance="i", unix_clock=lambda: objects.NOW_S)  # type: ignore[arg-type]
         self.writer = Writer(
-            self.kube,  # type: ignore[arg-type]
+            Writes(self.kube, self.leadership),  # type: ignore[arg-type]
             self.cluster,
             recorder,
-            self.leadership,
             self.metrics,
             refresh_s=60.0,
             enqueue=lambda keys: self.touched.append(set(keys)),

@@ -8,10 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from heliotrope.cache.session_table import MAX_CACHES
-from heliotrope.cache.sessions import CachedAt, Sessions, SessionView
+from heliotrope.cache.sessions import Sessions, SessionView
 
-TTL_S = 50.0
 FORGET_S = 100.0
 CAPACITY = 3
 KEYS = st.sampled_from([bytes([i]) * 16 for i in range(5)])
@@ -27,17 +25,16 @@ class Known:
     gaps: list[float] = field(default_factory=list)
     seen_s: float = nan
     ended_s: float = nan
-    caches: list[tuple[tuple[str, int], int, float]] = field(default_factory=list)
 
 
 class AgainstModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
-        self.sessions = Sessions(CAPACITY, cache_ttl_seconds=TTL_S)
+        self.sessions = Sessions(CAPACITY)
         self.model: dict[bytes, Known] = {}  # in the order of the last event
         self.born: dict[str, int] = {}
-        self.emptied: dict[tuple[str, int], float] = {}
+        self.gone = 0
 
     def alive(self, known: Known | None) -> bool:
         return known is not None and self.now_s - known.seen_s <= FORGET_S
@@ -57,7 +54,7 @@ class AgainstModel(RuleBasedStateMachine):
             known = None
         elif known is None and known_as is not None:
             known = self.model.pop(known_as, None)
-        self.born.setdefault(endpoint, len(self.born) + len(self.emptied) * 1000)
+        self.born.setdefault(endpoint, len(self.born) + self.gone * 1000)
         here = (endpoint, self.born[endpoint])
         if known is None or not self.alive(known):
             known = Known(here)
@@ -75,32 +72,23 @@ class AgainstModel(RuleBasedStateMachine):
                 break
             del self.model[oldest]
 
-    @rule(key=KEYS, endpoint=ENDPOINTS, tokens=st.none() | st.integers(1, 10_000))
-    def end(self, key: bytes, endpoint: str, tokens: int | None) -> None:
-        self.sessions.ended(key, endpoint, self.now_s, tokens)
+    @rule(key=KEYS, tokens=st.none() | st.integers(1, 10_000))
+    def end(self, key: bytes, tokens: int | None) -> None:
+        self.sessions.ended(key, self.now_s, tokens)
         known = self.model.pop(key, None)
         if known is None:
             return
         known.seen_s = known.ended_s = self.now_s
         if tokens is not None:
             known.history = tokens
-            if endpoint in self.born:
-                here = (endpoint, self.born[endpoint])
-                others = [cache for cache in known.caches if cache[0] != here]
-                known.caches = [(here, tokens, self.now_s), *others][:MAX_CACHES]
         self.model[key] = known
-
-    @rule(endpoint=ENDPOINTS)
-    def lose(self, endpoint: str) -> None:
-        self.sessions.cache_lost(endpoint, self.now_s)
-        if endpoint in self.born:
-            self.emptied[endpoint, self.born[endpoint]] = self.now_s
 
     @rule(endpoint=ENDPOINTS)
     def remove(self, endpoint: str) -> None:
         self.sessions.removed(endpoint)
         if endpoint in self.born:
-            self.emptied[endpoint, self.born.pop(endpoint)] = self.now_s
+            del self.born[endpoint]
+            self.gone += 1
 
     @invariant()
     def same(self) -> None:
@@ -126,13 +114,6 @@ class AgainstModel(RuleBasedStateMachine):
             mean_gap_seconds=mean,
             switches=sum(a != b for a, b in pairwise(known.places)),
             turns_at_previous=len(list(takewhile(lambda place: place == known.endpoint, reversed(known.places)))),
-            caches=tuple(
-                CachedAt(endpoint[0], tokens, self.now_s - at_s)
-                for endpoint, tokens, at_s in known.caches
-                if self.is_here(endpoint)
-                and self.now_s - at_s <= TTL_S
-                and not at_s <= self.emptied.get(endpoint, -1.0)
-            ),
         )
 
 
@@ -145,40 +126,24 @@ KEY = b"k" * 16
 def test_a_session_carries_its_history_to_a_new_key() -> None:
     sessions = Sessions(10)
     sessions.routed(b"1" * 16, "a", 0.0, FORGET_S)
-    sessions.ended(b"1" * 16, "a", 2.0, 300)
+    sessions.ended(b"1" * 16, 2.0, 300)
     sessions.routed(b"2" * 16, "b", 5.0, FORGET_S, known_as=b"1" * 16)
     assert sessions.find(b"1" * 16, 5.0, FORGET_S) is None
     found = sessions.find(b"2" * 16, 6.0, FORGET_S)
     assert found is not None
     assert (found.turns, found.previous_endpoint, found.mean_gap_seconds) == (2, "b", 3.0)
-    assert found.cached_tokens("a") == 300
-    assert found.cached_tokens("b") == 0
-
-
-def test_a_cache_is_believed_until_its_endpoint_is_emptied_and_again_after_the_next_turn() -> None:
-    sessions = Sessions(10)
-    sessions.routed(KEY, "a", 0.0, FORGET_S)
-    sessions.ended(KEY, "a", 1.0, 300)
-    sessions.cache_lost("a", 1.0)
-    found = sessions.find(KEY, 2.0, FORGET_S)
-    assert found is not None
-    assert found.previous_endpoint == "a"
-    assert found.cached_tokens("a") == 0
-    sessions.routed(KEY, "a", 3.0, FORGET_S)
-    sessions.ended(KEY, "a", 4.0, 500)
-    assert sessions.find(KEY, 4.0, FORGET_S).cached_tokens("a") == 500  # type: ignore[union-attr]
+    assert found.history_tokens == 300
 
 
 def test_an_endpoint_that_comes_back_under_its_name_is_another_one() -> None:
     sessions = Sessions(10)
     sessions.routed(KEY, "a", 0.0, FORGET_S)
-    sessions.ended(KEY, "a", 1.0, 300)
+    sessions.ended(KEY, 1.0, 300)
     sessions.removed("a")
     sessions.routed(b"o" * 16, "a", 2.0, FORGET_S)
     found = sessions.find(KEY, 2.0, FORGET_S)
     assert found is not None
     assert found.previous_endpoint is None
-    assert found.caches == ()
     assert sessions.counts().endpoints == 1
 
 

@@ -1,5 +1,6 @@
 """Resources in the units of decisions."""
 
+import math
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
@@ -25,12 +26,13 @@ from heliotrope.engine.model import EngineModel
 from heliotrope.errors import UnknownProfileError
 
 
-def policy(**spec: Any) -> DecisionPolicy:
+def policy(*, status: dict[str, Any] | None = None, **spec: Any) -> DecisionPolicy:
     document = {
         "apiVersion": "heliotrope.io/v1alpha1",
         "kind": "CarbonPolicy",
         "metadata": {"name": "green", "namespace": "llm"},
         "spec": {"targetRefs": [{"name": "pool"}], "slo": {"ttft": "1s500ms", "tpot": "71ms"}} | spec,
+        "status": status or {},
     }
     resource = parse(document)
     assert isinstance(resource, CarbonPolicy)
@@ -200,6 +202,27 @@ def test_an_event_is_answered_from_its_ramp_on(answer: dict[str, Any], objective
     assert made.event_comparison.weights[Term.ENERGY] == weights
 
 
+ANSWERED = {"event": "vtn-1", "since": "2026-01-15T16:55:00Z", "end": "2026-01-15T19:00:00Z", "watts": 9_000}
+
+
+@pytest.mark.parametrize(
+    "source", [{"http": {"url": "https://vtn/"}}, {"prometheus": {"url": "http://prometheus", "query": "limit_watts"}}]
+)
+def test_an_event_of_a_source_is_the_one_that_the_status_says_is_answered(source: dict[str, Any]) -> None:
+    response = {**source, "weights": {"energy": "1"}}
+    assert policy(demandResponse=response).events == ()
+    made = policy(demandResponse=response, status={"demandResponse": ANSWERED})
+    assert made.events == (DemandEvent("vtn-1", START - 300.0, START + 7200.0),)
+    assert made.event_comparison is not None
+    endless = {name: value for name, value in ANSWERED.items() if name != "end"}
+    assert policy(demandResponse=response, status={"demandResponse": endless}).events[0].end_unix_s == math.inf
+
+
+def test_what_the_status_says_changes_no_planned_event() -> None:
+    made = policy(demandResponse={"events": EVENTS, "weights": {"energy": "1"}}, status={"demandResponse": ANSWERED})
+    assert [event.name for event in made.events] == ["evening"]
+
+
 def test_an_event_without_an_answer_of_its_own_changes_no_comparison() -> None:
     assert policy(demandResponse={"events": EVENTS}, power={}).event_comparison is None
 
@@ -224,5 +247,7 @@ def test_the_power_limit_is_the_chosen_one_else_the_highest_that_may_be_set() ->
 
     assert power_limit_watts(variant(changed(document, {"status": REMOVED}))) == 1400.0
     assert power_limit_watts(variant(changed(document, {"status.chosenPower": chosen}))) == 1000.0
+    advice = [each | {"enforcement": "Advise"} for each in chosen]
+    assert power_limit_watts(variant(changed(document, {"status.chosenPower": advice}))) == 1400.0
     silent = changed(document, {"status": REMOVED, "spec.wattRange": REMOVED})
     assert power_limit_watts(variant(silent)) is None

@@ -28,8 +28,11 @@ COLUMNS = (
     "kv_tokens",
     "prefill_duty",
     "cached_tokens",
+    "waiting_squared_tokens",
+    "step_seconds",
 )
-LIMITS = (600.0, 60.0, 90_000.0, 20.0, 400_000.0, 1.0, 9_000.0)
+LIMITS = (600.0, 60.0, 90_000.0, 20.0, 400_000.0, 1.0, 9_000.0, 1e9, 1.0)
+PREFILLS = st.sampled_from([0.0, 1.0, float("nan")])
 
 
 def state(limit: float) -> st.SearchStrategy[float]:
@@ -45,6 +48,7 @@ def pools(draw: st.DrawFn) -> tuple[Candidates, Sequence[EngineModel | None]]:
         name: np.array(draw(st.lists(state(limit), min_size=n, max_size=n)))
         for name, limit in zip(COLUMNS, LIMITS, strict=True)
     }
+    columns["step_prefills"] = np.array(draw(st.lists(PREFILLS, min_size=n, max_size=n)))
     return replace(candidates, **columns), engines
 
 
@@ -65,6 +69,7 @@ def test_it_agrees_with_the_formulas(
     kernel.analytic(
         candidates.engine_rows,
         *(getattr(candidates, name) for name in COLUMNS),
+        candidates.step_prefills,
         np.zeros(n),
         float(prompt_tokens),
         output_tokens,

@@ -27,16 +27,16 @@ class Answers(LearnedModels):
     def targets(self) -> frozenset[Target]:
         return frozenset(self.means)
 
-    def predict_means(self, rows: np.ndarray[Any, Any], target: Target) -> np.ndarray[Any, Any]:
-        self.asked_shared = rows
-        given = self.shared if self.shared is not None else self.means[target]
-        return np.resize(np.asarray(given, dtype=float), len(rows))
-
-    def predict(self, rows: np.ndarray[Any, Any]) -> Predictions:
-        self.asked = rows
-        n = len(rows)
-        given = [np.resize(np.asarray(self.means.get(t, NAN), dtype=float), n) for t in REQUESTS.targets]
-        mean = np.array(given)
+    def predict(self, rows: np.ndarray[Any, Any], asked: Mapping[Target, int] | None = None) -> Predictions:
+        assert asked is not None
+        n = asked[Target.TTFT]
+        self.asked, self.asked_shared = rows[:n], rows[n:]
+        mean = np.full((len(REQUESTS.targets), len(rows)), NAN)
+        for line, target in enumerate(REQUESTS.targets):
+            mean[line, :n] = np.resize(np.asarray(self.means.get(target, NAN), dtype=float), n)
+        if Target.REQUEST_ENERGY in self.means:
+            given = self.means[Target.REQUEST_ENERGY] if self.shared is None else self.shared
+            mean[-1, n:] = np.resize(np.asarray(given, dtype=float), n)
         error = np.where(np.isfinite(mean), self.error, NAN)
         return Predictions(REQUESTS.targets, mean=mean, typical=mean * 0.9, q90=mean * 1.5, relative_error=error)
 

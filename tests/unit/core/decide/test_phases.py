@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.core.decide.pools import ENGINE, NOW, POLICY, REQUEST, THREE, pool, region
 from tests.unit.core.decide.reference import prefill_of
-from tests.unit.core.decide.test_kernel import ENGINES, pools
+from tests.unit.core.decide.test_kernel import COLUMNS, ENGINES, pools
 
 from heliotrope.cache.costs import transfer
 from heliotrope.cache.links import Link, LinkClass, Links, Place
@@ -94,11 +94,10 @@ def test_prefills_agree_with_the_formulas(
     candidates, engines = asked
     request = RequestProfile("r", "m", prompt_tokens, output_tokens, streaming=True)
     found = np.empty((phase_kernel.LINES, len(candidates)))
-    columns = ("running", "waiting", "waiting_tokens", "oldest_waiting_seconds", "kv_tokens", "prefill_duty")
     phase_kernel.prefill_alone(
         candidates.engine_rows,
-        *(getattr(candidates, name) for name in columns),
-        candidates.cached_tokens,
+        *(getattr(candidates, name) for name in COLUMNS),
+        candidates.step_prefills,
         float(prompt_tokens),
         output_tokens,
         found,

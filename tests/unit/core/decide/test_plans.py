@@ -41,7 +41,7 @@ def test_a_plan_has_its_endpoints_columns_but_for_what_it_changes() -> None:
     assert wider.transfer_seconds[:2].tolist() == [0.0, 0.0]
     assert wider.transfer_seconds[2] > 0.0
     assert wider.transfer_joules[2] > 0.0
-    of_pool = ("endpoint_count", "region_names", "region_views", "pairs", "encoding")
+    of_pool = ("endpoint_count", "region_names", "region_views", "pairs", "encoding", "cached_deviation_tokens")
     changed = {"base_score", "cached_tokens", "transfer_seconds", "transfer_joules", "kv_actions", "kv_sources"}
     for field in fields(wider):
         value = getattr(wider, field.name)

@@ -59,6 +59,23 @@ def test_a_higher_floor_never_lets_more_models_in(rows: list[tuple[float, bool]]
     assert not (strict & ~loose).any()
 
 
+@given(QUALITY, QUALITY, st.sampled_from([BOTH, frozenset({"large"})]))
+def test_withheld_rules_leave_the_default_as_it_was_asked_for(
+    large: float, small: float, serving: frozenset[str]
+) -> None:
+    judged = verdict(predicted(large=large, small=small), serving=serving, lower=Lower.ALWAYS, withheld="no label")
+    assert judged.serving() == {"large"}
+    assert judged.at("small") is None
+    choice = judged.choice("large")
+    assert choice is not None
+    assert (choice.model, choice.downgraded, choice.judged.effort) == ("large", False, None)
+
+
+def test_withheld_rules_put_no_other_member_in_the_place_of_a_default_that_nobody_serves() -> None:
+    withheld = rules(withheld="no label")
+    assert judge(CHAT, withheld, predicted(large=0.9, small=0.9), frozenset({"small"}), UNSAID) is None
+
+
 @given(COLUMN, st.floats(0.0, 1.0))
 def test_the_best_passes_and_the_unknown_and_unavailable_never_do(rows: list[tuple[float, bool]], floor: float) -> None:
     quality, available = np.array([q for q, _ in rows]), np.array([a for _, a in rows])

@@ -73,7 +73,7 @@ def synthetic_runs(truth: np.ndarray, knee: float) -> list[TimedRun]:
 
 
 def test_step_times_are_found_again() -> None:
-    prior = calibration.time_prior(LLAMA_3_8B, A100_40GB, 1)
+    prior = calibration.time_prior(LLAMA_3_8B, A100_40GB, 1, max_batch=64)
     truth = prior.mean * np.array([1.4, 1.2, 0.8, 1.5, 1.3, 0.9, 1.6, 0, 0, 0.7, 0])
     fit = calibration.fit_time(synthetic_runs(truth, 160.0), prior)
     assert fit.knee_tokens == 160.0
@@ -86,13 +86,53 @@ def test_step_times_are_found_again() -> None:
 
 
 def test_without_long_prompts_attention_is_the_prior() -> None:
-    prior = calibration.time_prior(LLAMA_3_8B, A100_40GB, 1)
+    prior = calibration.time_prior(LLAMA_3_8B, A100_40GB, 1, max_batch=64)
     truth = prior.mean * np.array([1, 1, 1, 1, 3, 1, 1, 0, 0, 1, 0])
     short = [run for run in synthetic_runs(truth, 160.0) if run.work.prefill_squares < 2e6]
     noisy = [replace(run, noise=0.05) for run in short]
     fit = calibration.fit_time(noisy, prior)
     assert fit.fit.prior_share[4] > 0.9
     assert fit.prefill.seconds_per_token_squared == pytest.approx(prior.mean[4], rel=0.2)
+
+
+@given(
+    # Seconds × B², and × B² per token: up to what makes the largest batch of the measured ones ten times slower.
+    quadratic=st.floats(0.0, 4e-5),
+    per_token=st.floats(0.0, 4e-8),
+    max_batch=st.sampled_from([16, 64, 400, 1024]),
+)
+@settings(max_examples=30, deadline=None)
+def test_no_measurement_makes_throughput_fall_with_the_batch(
+    quadratic: float, per_token: float, max_batch: int
+) -> None:
+    prior = calibration.time_prior(LLAMA_3_8B, A100_40GB, 1, max_batch)
+    truth = prior.mean + np.array([0, 0, 0, 0, 0, 0, 0, quadratic, 0, 0, per_token])
+    decode = calibration.fit_time(synthetic_runs(truth, 160.0), prior, knees=(160.0,)).decode
+    batches = np.arange(1.0, max_batch + 1.0)
+    for length in (0.0, 100.0, 10_000.0):
+        a0, a1, a2 = (
+            alpha + beta * length
+            for alpha, beta in zip(decode.alpha_seconds, decode.beta_seconds_per_token, strict=True)
+        )
+        per_sequence = (a0 + a1 * batches + a2 * batches**2) / batches
+        assert (np.diff(per_sequence) <= 1e-9 * per_sequence[:-1]).all()
+
+
+def test_beyond_the_measured_batches_the_line_goes_on() -> None:
+    prior = calibration.time_prior(LLAMA_3_8B, A100_40GB, 1, max_batch=400)
+    truth = prior.mean * np.array([1, 1, 1, 1, 1, 1.2, 1.5, 0, 0, 1, 0])
+    runs = [
+        replace(
+            run,
+            noise=0.03,
+            seconds=run.seconds * (1.03 if run.work.decode_sequences > 50 * run.work.decode_steps else 1),
+        )
+        for run in synthetic_runs(truth, 160.0)
+    ]
+    decode = calibration.fit_time(runs, prior).decode
+    # The largest of the measured batches took 3 % longer than the line says: no ground to bend it sixfold beyond.
+    a0, a1, a2 = decode.alpha_seconds
+    assert a2 * 400**2 < 0.05 * (a0 + a1 * 400)
 
 
 def test_power_is_found_again() -> None:
@@ -121,7 +161,7 @@ def test_waiting_is_taken_out_at_idle_power() -> None:
 
 
 def test_step_energy_is_power_times_time_in_another_form() -> None:
-    prior = calibration.time_prior(LLAMA_3_8B, H100_80GB, 1)
+    prior = calibration.time_prior(LLAMA_3_8B, H100_80GB, 1, max_batch=64)
     ones = np.ones_like(prior.mean)
     time = calibration.TimeFit(256.0, Fit(prior.mean, 0.0, ones))
     power = calibration.PowerFit(Fit(np.array([200.0, 6e-13, 8e-11]), 0.0, np.ones(3)))
@@ -148,7 +188,7 @@ def test_the_clock_model_saves_what_it_was_told_at_the_knee() -> None:
 
 
 def test_an_engine_is_put_together_from_its_hardware() -> None:
-    prior = calibration.time_prior(LLAMA_3_8B, A100_40GB, 1)
+    prior = calibration.time_prior(LLAMA_3_8B, A100_40GB, 1, max_batch=64)
     time = calibration.TimeFit(256.0, Fit(prior.mean, 0.0, np.ones_like(prior.mean)))
     power = calibration.PowerFit(Fit(calibration.power_prior(A100_40GB).mean, 0.0, np.ones(3)))
     energy, _ = calibration.step_energy(time, power, LLAMA_3_8B, 1, max_batch=64)

@@ -47,7 +47,7 @@ def test_the_notice_of_the_open_database_license_is_kept() -> None:
 
 
 def test_it_stays_small() -> None:
-    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 3_000_000
+    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 6_000_000
 
 
 @pytest.mark.parametrize("zone", ["BR", "ES", "NO", "US-CAL-CISO"])

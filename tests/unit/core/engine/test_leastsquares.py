@@ -61,6 +61,18 @@ def test_relative_errors_count_alike_whatever_the_size() -> None:
     assert fit.coefficients[0] == pytest.approx(1.2)
 
 
+def test_a_basis_bounds_one_coefficient_by_another() -> None:
+    # Measured: x0 = 1, x1 = 9. Bound: x1 ≤ 2·x0, that is x = (y0 + y1/2, y1). The nearest such x lies on the bound.
+    basis = np.array([[1.0, 0.5], [0.0, 1.0]])
+    wide = Prior(np.array([1.0, 1.0]), np.array([1e6, 1e5]), basis)
+    fit = leastsquares.fit(np.eye(2), np.array([1.0, 9.0]), np.array([0.1, 0.1]), wide)
+    # Minimises (x0 - 1)² + (2·x0/9 - 1)² in relative errors.
+    x0 = (1 + 2 / 9) / (1 + 4 / 81)
+    np.testing.assert_allclose(fit.coefficients, [x0, 2 * x0], rtol=1e-6)
+    inside = leastsquares.fit(np.eye(2), np.array([5.0, 9.0]), np.array([0.1, 0.1]), wide)
+    np.testing.assert_allclose(inside.coefficients, [5.0, 9.0], rtol=1e-6)
+
+
 def test_mape() -> None:
     assert leastsquares.mape(np.array([1.1, 1.8]), np.array([1.0, 2.0])) == pytest.approx(0.1)
 
@@ -99,3 +111,8 @@ def test_a_drawn_prior_never_goes_below_zero() -> None:
     assert (means >= 0).all()
     assert (means[:, 0] == 0).mean() == pytest.approx(0.5, abs=0.1)
     assert means[:, 1].mean() == pytest.approx(5.0, abs=0.05)
+
+
+def test_a_drawn_prior_keeps_its_bounds() -> None:
+    basis = np.array([[1.0, 0.5], [0.0, 1.0]])
+    assert Prior(np.ones(2), np.ones(2), basis).drawn(np.random.default_rng(1)).basis is basis

@@ -10,6 +10,7 @@ from heliotrope.engine.roofline import (
     LLAMA_2_70B,
     LLAMA_3_8B,
     LLAMA_3_70B,
+    MIXTRAL_8X7B,
     Architecture,
 )
 
@@ -55,3 +56,11 @@ def test_kv_capacity_is_what_the_weights_leave() -> None:
     assert LLAMA_3_8B.kv_capacity_tokens(A100_40GB, 1) == 152_128
     assert LLAMA_3_70B.kv_capacity_tokens(A100_80GB, 4) == LLAMA_3_70B.kv_capacity_tokens(H100_80GB, 4)
     assert LLAMA_3_70B.kv_capacity_tokens(A100_40GB, 1) == 0
+
+
+def test_a_mixture_of_experts_stores_all_and_uses_two() -> None:
+    per_expert = 32 * 3 * 4096 * 14336
+    assert MIXTRAL_8X7B.stored_layer_parameters - MIXTRAL_8X7B.layer_parameters == 6 * per_expert
+    assert MIXTRAL_8X7B.weight_bytes == pytest.approx(46.7e9 * 2, rel=0.005)
+    assert MIXTRAL_8X7B.layer_parameters + MIXTRAL_8X7B.head_parameters == pytest.approx(12.9e9, rel=0.02)
+    assert LLAMA_3_8B.stored_layer_parameters == LLAMA_3_8B.layer_parameters

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heliotrope.errors import InvalidInputError
-from heliotrope.predict.forest import Forest, InvalidModelError, joined, parse_forest
-from heliotrope.predict.walk import ROWS_AT_ONCE, walk
+from heliotrope.predict.forest import WORD_LEAVES, Forest, InvalidModelError, joined, parse_forest
+from heliotrope.predict.walk import walk
 
 NAMES = ("a", "b", "c", "d")
 SPECIAL = [
@@ -80,7 +80,7 @@ MODELS = st.builds(
     missing=st.booleans(),
     zero_as_missing=st.booleans(),
     categorical=st.booleans(),
-    leaves=st.sampled_from([2, 31]),
+    leaves=st.sampled_from([2, 31, 32, 33, 90]),
     trees=st.just(5),
 )
 VALUES = st.sampled_from(SPECIAL) | st.floats(-4, 4).map(lambda x: round(x, 1)) | st.integers(-2, 120).map(float)
@@ -134,9 +134,9 @@ def test_joined_forests_answer_as_each_alone() -> None:
     forest, begins = joined(forests)
     rows = np.random.default_rng(0).choice([*SPECIAL, 1.0, 14.0, 21.0, 35.0], size=(33, 4))
     sums = walk(rows, forest, begins)
-    assert sums.shape == (3, -(-33 // ROWS_AT_ONCE) * ROWS_AT_ONCE)
+    assert sums.shape == (3, 33)
     for line, booster in zip(sums, boosters, strict=True):
-        np.testing.assert_array_equal(line[:33], booster.predict(rows, raw_score=True))
+        np.testing.assert_array_equal(line, booster.predict(rows, raw_score=True))
 
 
 GOOD = trained(1, missing=True, zero_as_missing=False, categorical=True, leaves=7, trees=3).model_to_string()
@@ -210,8 +210,9 @@ def test_no_change_of_a_text_crashes_or_hangs_the_walk(data: st.DataObject) -> N
         forest = parse_forest("".join(text), NAMES)
     except InvalidModelError:
         return
-    assert forest.children.max() < len(forest.feature)
-    assert forest.feature.max() < forest.width + len(forest.source)
+    assert forest.questions_end[-1] == len(forest.column)
+    assert forest.words_end[-1] * WORD_LEAVES == len(forest.value)
+    assert forest.column.max() < forest.width + len(forest.source)
     assert np.isfinite(walked(forest, np.array([[np.nan] * 4, [0.0] * 4, [50.0] * 4]))).all()
 
 

@@ -256,9 +256,12 @@ def test_a_fall_back_holds_for_its_target_and_hardware_only(bundle: Bundle, sets
     np.testing.assert_array_equal(got.mean_of(Target.TPOT)[at_fast], plain.mean_of(Target.TPOT)[at_fast])
     np.testing.assert_array_equal(got.mean_of(Target.REQUEST_ENERGY), plain.mean_of(Target.REQUEST_ENERGY))
     assert fallen.promoted(bundle).levels == {}
-    for asked in (models, fallen, LearnedModels(), LearnedModels(older)):
-        for target in REQUESTS.targets:
-            np.testing.assert_array_equal(asked.predict_means(rows, target), asked.predict(rows).mean_of(target))
+    for each in (models, fallen, LearnedModels(), LearnedModels(older)):
+        whole, part = each.predict(rows), each.predict(rows, {Target.TTFT: 5, Target.TPOT: 0})
+        np.testing.assert_array_equal(part.mean_of(Target.REQUEST_ENERGY), whole.mean_of(Target.REQUEST_ENERGY))
+        np.testing.assert_array_equal(part.q90_of(Target.TTFT)[:5], whole.q90_of(Target.TTFT)[:5])
+        assert np.isnan(part.mean_of(Target.TTFT)[5:]).all()
+        assert np.isnan(part.mean_of(Target.TPOT)).all()
 
 
 def test_steps_are_predicted_from_their_own_rows(bundle: Bundle, make_steps: Make) -> None:

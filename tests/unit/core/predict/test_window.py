@@ -14,8 +14,9 @@ from heliotrope.predict.features import FEATURE_COUNT, STEP_FEATURE_COUNT, colum
 from heliotrope.predict.models import hardware_keys
 from heliotrope.predict.sample import Sample
 from heliotrope.predict.targets import REQUESTS, STEPS
-from heliotrope.predict.trainingset import InvalidSamplesError, Split, TrainingSet, block_key, split_of
+from heliotrope.predict.trainingset import FORMAT, InvalidSamplesError, Split, TrainingSet, block_key, split_of
 from heliotrope.predict.window import StratifiedWindow, strata_of
+from heliotrope.sealed import sealed_bytes
 
 NAN = float("nan")
 Make = Callable[..., TrainingSet]
@@ -180,6 +181,13 @@ def test_heads_that_do_not_fit_are_refused(make_pool: Make, change: dict[str, ob
     data = magic + b"\nsha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
     with pytest.raises(InvalidSamplesError):
         TrainingSet.from_bytes(data)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b" " * 70_000 + b"{}\n"])
+def test_a_head_that_does_not_end_is_not_read(body: bytes) -> None:
+    with pytest.raises(InvalidSamplesError) as caught:
+        TrainingSet.from_bytes(sealed_bytes(FORMAT, body))
+    assert caught.value.path == "samples.head"
 
 
 def test_a_cut_drops_the_past_of_one_hardware_only(make_pool: Make) -> None:

@@ -17,7 +17,7 @@ from heliotrope.api.v1alpha1 import RegionProfile
 from heliotrope.carbon.series import Point, Series
 from heliotrope.carbon.signal import EmissionFactor, SignalType
 from heliotrope.errors import InvalidInputError, SignalUnavailableError
-from heliotrope.providers import build, timing
+from heliotrope.providers import HistoryProvider, build, timing
 from heliotrope.providers.curtailment import with_curtailment_credit
 from heliotrope.providers.file import FileProvider
 from heliotrope.providers.recorded import FORECAST_POINTS
@@ -62,6 +62,33 @@ async def test_static_is_always_of_now() -> None:
     assert (fetched.reading.intensity_g_per_kwh, fetched.reading.measured_unix_s) == (0.0, START)
     assert (fetched.reading.source, fetched.reading.signal_type) == ("static", SignalType.AVERAGE)
     assert (fetched.forecast, fetched.forecast_source) == (None, None)
+
+
+async def test_a_file_tells_of_its_past(path: Path) -> None:
+    provider = build(profile(file(path)), started_unix_s=0.0)
+    assert isinstance(provider, HistoryProvider)
+    assert not isinstance(
+        build(profile({"static": {"intensityGramsPerKwh": "0"}}), started_unix_s=0.0), HistoryProvider
+    )
+
+    past = await provider.history(unix("2021-06-01T00:00:00"), unix("2022-01-01T02:00:00"))
+
+    assert past.values_g_per_kwh == (100.0, 200.0)  # what begins at the end is not past
+    with pytest.raises(SignalUnavailableError, match="spans 2022-01-01T00:00:00Z to 2022-01-01T03:00:00Z"):
+        await provider.history(unix("2022-01-01T02:00:01"), unix("2022-01-02T00:00:00"))
+
+
+async def test_a_file_may_be_json(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"data": [{"t": "2022-01-01T01:00:00Z", "g": 0}, {"t": "2022-01-01T02:00:00Z", "g": 7.5}]}')
+    source = {"file": {"path": str(path), "timeColumn": "t", "valueColumn": "g"}}
+    provider = build(profile(source), started_unix_s=0.0)
+
+    fetched = await provider.fetch(unix("2022-01-01T01:30:00"))
+
+    assert fetched.reading.intensity_g_per_kwh == 0.0
+    assert fetched.forecast is not None
+    assert fetched.forecast.values_g_per_kwh == (0.0, 7.5)
 
 
 async def test_a_file_gives_the_row_of_now_and_those_ahead(path: Path) -> None:
@@ -249,10 +276,10 @@ def test_a_relative_path_needs_a_folder() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES.keys() - {"static", "file"}))
-def test_sources_of_later_versions_are_named(name: str) -> None:
+def test_sources_that_need_the_network_or_the_cluster_are_named(name: str) -> None:
     kinds = {
         "wattTime": {"type": "marginal", "emissionFactor": "direct"},
         "neso": {"type": "average", "emissionFactor": "direct"},
     }
-    with pytest.raises(InvalidInputError, match=rf"spec\.source\.{name}: not supported"):
+    with pytest.raises(InvalidInputError, match=rf"spec\.source\.{name}: cannot be read here"):
         build(profile({name: SOURCES[name]}, signal=kinds.get(name, {})), started_unix_s=0.0)

@@ -316,3 +316,21 @@ async def test_a_policy_that_turns_bad_stays_as_it_was_until_it_is_mended_or_del
         file.unlink()
         await seen.until(lambda: promises() == [])
         assert (seen.problems, dict(seen.all[-1].outdated_policies)) == ((), {})
+
+
+async def test_a_folder_without_endpoints_is_enough_where_none_are_wanted(tmp_path: Path) -> None:
+    (tmp_path / "regions.yaml").write_text(
+        "apiVersion: heliotrope.io/v1alpha1\nkind: RegionProfile\nmetadata: {name: es}\n"
+        'spec: {zone: ES, source: {static: {intensityGramsPerKwh: "1"}}}\n'
+    )
+    (tmp_path / "endpoints.yaml").write_text("endpoints: [{name: a, address: 10.0.0.1, port: '1'}]\n")
+    source = FolderSource(tmp_path, endpoints_required=False)
+    published: asyncio.Future[Resources] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(source.run(published.set_result))
+    try:
+        resources = await asyncio.wait_for(published, 10)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert ([r.metadata.name for r in resources.regions], resources.endpoints) == (["es"], ())
+    assert source.healthy

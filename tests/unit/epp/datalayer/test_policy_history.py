@@ -44,6 +44,7 @@ def test_the_debug_page_shows_what_holds_and_why_nothing_newer() -> None:
         "outdated_because": "spec.slo: required",
         "classes": ["batch"],
         "event": None,
+        "models_withheld_because": None,
     }
 
 
@@ -53,6 +54,15 @@ def test_the_event_that_holds_is_shown() -> None:
     history.follow(World(policy=planned), 0.0)
     shown = [(history.document(at) or {})["event"] for at in (9.0, 10.0, 20.0)]
     assert shown == [None, "evening", None]
+
+
+def test_an_event_of_a_source_is_no_new_version() -> None:
+    history = PolicyHistory()
+    quiet = DecisionPolicy("p", revision="generation 1")
+    for at, events in enumerate(((), (DemandEvent("vtn", 1.0, 9.0),), (DemandEvent("vtn", 1.0, 19.0),), ())):
+        history.follow(World(policy=replace(quiet, events=events)), float(at))
+        assert (history.document(5.0) or {})["event"] == (events[0].name if events else None)
+    assert (history.applied, history.since_unix_s) == (1, 0.0)
 
 
 def test_only_the_policy_in_force_can_be_outdated() -> None:

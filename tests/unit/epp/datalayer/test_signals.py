@@ -206,7 +206,7 @@ class TestPolled:
 
         await book.until(lambda: book.value("spain") == 100.0)
         assert book.freshness("british") is Freshness.ABSENT
-        assert book.polled.problems["british"].startswith("spec.source.neso: not supported")
+        assert book.polled.problems["british"].startswith("spec.source.neso: cannot be read here")
 
     async def test_regions_come_go_and_change(self, book: Book, tmp_path: Path) -> None:
         book.polled.update([polled("spain")])

@@ -52,3 +52,11 @@ def test_what_nobody_here_can_have_seen_is_unknown() -> None:
     there.inflight.piece(only, 2.0)
     there.inflight.remove(only)
     assert all(math.isnan(value) for value in step(there, 2.1))
+
+
+def test_a_prefill_that_nobody_waits_for_any_more_has_ended() -> None:
+    there = state()
+    unseen = Dispatch(1.0, 30.0, 30.0, first_token_due_s=1.5, streams=False)
+    there.inflight.add(unseen, 0.0)
+    assert step(there, 1.25) == (0.25, 1.0)
+    assert all(math.isnan(value) for value in step(there, 1.75))

@@ -212,8 +212,8 @@ def test_what_this_version_cannot_honour_is_said() -> None:
 
     assert world.problems == (
         (
-            "CarbonPolicy llm/a: spec.demandResponse: only planned events reach the picker, so its weights or "
-            "objective never hold"
+            "CarbonPolicy llm/a: spec.demandResponse: a source is asked by the operator, in a cluster; without one "
+            "only planned events are answered, so its weights or objective never hold"
         ),
         "endpoint llm/aa: label llm-d.ai/engine-type: 'triton' is read as vllm",
     )
@@ -255,3 +255,23 @@ def test_of_a_variants_status_only_the_chosen_power_is_followed() -> None:
     assert (typed.status.desired_replicas, typed.status.chosen_power[0].watts) == (None, 450)
     document["status"] = {"desiredReplicas": 3}
     assert _typed(document, WorkloadVariant).status is None
+
+
+def test_models_without_the_namespaces_grant_are_withheld_and_reported() -> None:
+    models = {"enabled": True, "groups": [{"name": "m", "members": [{"model": "m"}, {"model": "small"}]}]}
+    attached = policy("green", models=models)
+    granted = resolve(Resources(policies=(attached,)), None, PROFILES)
+    assert granted.policy is not None
+    assert granted.policy.models is not None
+    assert (granted.policy.models.withheld, granted.problems) == (None, ())
+
+    withheld = resolve(Resources(policies=(attached,), downgrades_withheld_because="no label"), None, PROFILES)
+    assert withheld.policy is not None
+    assert withheld.policy.models is not None
+    assert withheld.policy.models.withheld == "no label"
+    assert withheld.problems == ("CarbonPolicy llm/green: spec.models: NotGranted: no label",)
+
+
+def test_a_policy_without_models_needs_no_grant() -> None:
+    plain = resolve(Resources(policies=(policy("green"),), downgrades_withheld_because="no label"), None, PROFILES)
+    assert plain.problems == ()

@@ -9,9 +9,12 @@ from tests.unit.epp.parsers.test_media import picture
 
 from heliotrope.decide.load import Fact
 from heliotrope.decide.policy import DecisionPolicy
+from heliotrope.engine.encoder import DEFAULT_ENCODER
 from heliotrope_epp.config.loader import load
 from heliotrope_epp.datalayer.endpoint import Endpoint
 from heliotrope_epp.datalayer.state import EndpointState
+from heliotrope_epp.director.outcome import routed
+from heliotrope_epp.parsers.media import ASSUMED_TOKENS
 from heliotrope_epp.plugins.builtin import builtin_registry
 from heliotrope_epp.plugins.context import PluginContext
 from heliotrope_epp.plugins.pipeline import Pipeline
@@ -119,6 +122,29 @@ def test_images_are_the_encoders_load_until_the_first_token(policy: DecisionPoli
     assert (there[Fact.OWN], there[Fact.PROMPT_TOKENS], here[Fact.OWN]) == (0.0, 0.0, 1.0)
     bench.director.done(request.ctx, done())
     assert (there[Fact.OWN], here[Fact.OWN], bench.director.inflight) == (0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize("policy", [None, POLICY])
+def test_the_meter_is_told_which_images_go_to_which_encoder(policy: DecisionPolicy | None) -> None:
+    bench = Encoded(policy=policy)
+    first = ask(bench, picture(560), picture(280))
+    second = ask(bench, picture(560), picture(588)) if policy is None else first
+    (told,) = routed(first.ctx, first.ctx.request).encodes
+    assert (told.endpoint, told.image_tokens, told.remembered_tokens) == ("ns/b", (202.0, 102.0), ())
+    model = DEFAULT_ENCODER
+    assert told.seconds == pytest.approx(sum(model.seconds(1, tokens) for tokens in (202, 102)))
+    if second is not first:
+        (again,) = routed(second.ctx, second.ctx.request).encodes
+        assert (again.image_tokens, again.remembered_tokens) == ((212.0,), (202.0,))
+    text = ask(bench)
+    assert routed(text.ctx, text.ctx.request).encodes == ()
+
+
+def test_an_image_of_unknown_size_is_still_something() -> None:
+    bench = Encoded()
+    request = ask(bench, SOUND)
+    (told,) = routed(request.ctx, request.ctx.request).encodes
+    assert told.image_tokens == (float(ASSUMED_TOKENS),)
 
 
 def test_models_do_not_learn_of_images() -> None:

@@ -98,6 +98,24 @@ def test_under_advise_nothing_is_pulled() -> None:
         made.director.done(again.ctx, report(tail=usage(0)))
 
 
+def test_an_endpoint_that_keeps_its_blocks_now_and_then_is_promised_less() -> None:
+    made = bench(POLICY)
+    teach_a(made)
+    made.apply((20.0, 300.0))
+    spreads: list[float] = []
+    for turn in range(40):
+        again = Gateway(body=long_chat(), given={"x-request-id": f"r-{turn}"})
+        made.director.decide(again)
+        assert again.routed_to == "10.0.0.1:8000"
+        candidates = (made.log.get(f"r-{turn}") or {})["carbon_decision"]["candidates"]
+        (chosen,) = [each for each in candidates if each["chosen"]]
+        spreads.append(chosen["ttft_relative_error"] * chosen["ttft_seconds"])
+        made.director.done(again.ctx, report(tail=usage(13_000 * (turn % 2))))
+    assert max(spreads[:1]) < 0.1 * max(spreads[20:]), "half of the time all of it is computed again"
+    whole = float(ENGINE.prefill_seconds(13_001.0))
+    assert all(POLICY.certainty * spread < 1.2 * whole for spread in spreads)
+
+
 def test_claims_that_prove_false_are_priced_as_what_they_are() -> None:
     made = bench(POLICY)
     teach_a(made)

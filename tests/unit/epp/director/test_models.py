@@ -6,14 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.epp.director.test_director import Bench, Gateway, chat
+from tests.unit.epp.director.test_director import Bench, Gateway, chat, report
 
 from heliotrope.decide.candidates import Hardware
 from heliotrope.decide.policy import DecisionPolicy, ServiceClass
 from heliotrope.decide.quality import Group, Level, Lower, Member, ModelRules, Prediction, Predictor
 from heliotrope.decide.recorded import read
+from heliotrope.predict.length_distribution import LengthContext
 from heliotrope.predict.reasoning import Effort
 from heliotrope_cli.explain_text import sentences
+from heliotrope_epp.director.lengths import context
+from heliotrope_epp.director.outcome import routed
 from heliotrope_epp.plugins.interface import LlmRequest
 from heliotrope_epp.transport.interface import Cause, Report
 
@@ -105,6 +108,25 @@ def test_under_advise_the_choice_is_shown_and_nothing_is_changed() -> None:
     assert [each["allowed"] for each in models["models"]] == [True, False]
 
 
+def test_without_the_right_the_choice_is_shown_and_the_default_answers() -> None:
+    bench = serving(Bench(policy=policy(rules(lower=Lower.ALWAYS, withheld="the namespace has no such label"))))
+    answers = [bench.send(Gateway(chat(reasoning_effort="high"))) for _ in range(10)]
+    assert {a.routed_to for a in answers} == {"10.0.0.1:8000"}, "the clean endpoint serves the small model"
+    assert {a.sent_body for a in answers} == {None}
+    models = (bench.log.get("r-1") or {})["scheduling"]["models"]
+    assert (models["applied"], models["chosen"]) == (False, "m")
+    assert models["withheld_because"] == "the namespace has no such label"
+    assert [each["allowed"] for each in models["models"]] == [True, True], "as it would be with the right"
+
+
+def test_without_the_right_nobody_waits_for_a_scorer() -> None:
+    predictor = Waiting()
+    withheld = policy(rules(predictor=Predictor.HTTP, withheld="no label"))
+    answer = serving(Bench(policy=withheld, predictors={Predictor.HTTP: predictor})).send(Gateway(chat()))
+    assert answer.routed_to is not None
+    assert predictor.answers == []
+
+
 def test_requests_with_images_keep_the_default() -> None:
     bench = serving(Bench(policy=policy(rules())))
     image = {"type": "image_url", "image_url": {"url": "https://pictures.example/1.png"}}
@@ -147,6 +169,72 @@ def test_effort_is_lowered_only_where_nobody_fixed_it() -> None:
     assert sent(reasoning_effort="high")["reasoning_effort"] == "high"
     assert "reasoning_effort" not in sent(thinking_token_budget=100)
     assert "reasoning_effort" not in sent(chat_template_kwargs={"enable_thinking": True})
+
+
+def tail(tokens: int) -> bytes:
+    return b'{"usage": {"prompt_tokens": 140, "completion_tokens": %d}}' % tokens
+
+
+def obey(bench: Bench, changed: DecisionPolicy) -> None:
+    bench.policy = changed
+    bench.apply()
+    serving(bench)
+
+
+def answered(bench: Bench, tokens: int, times: int = 1, **fields: Any) -> Gateway:
+    for _ in range(times):
+        answer = bench.send(Gateway(chat(**fields)))
+        bench.director.done(answer.ctx, report(tail=tail(tokens)))
+    return answer
+
+
+def test_the_record_names_the_model_that_answered_and_the_one_that_was_asked_for() -> None:
+    bench = serving(Bench(policy=policy(rules())))
+    answer = answered(bench, 9)
+    assert (bench.finished[0].model, bench.finished[0].asked_model) == ("small", "m")
+    assert answer.ctx.request.model == "m", "sessions and the policy's group go by what was asked"
+    assert routed(answer.ctx, answer.ctx.request).model == "small"
+    kept = serving(Bench(policy=policy(rules(small=0.7))))
+    answered(kept, 9)
+    assert (kept.finished[0].model, kept.finished[0].asked_model) == ("m", "m")
+
+
+def test_under_advise_the_asked_model_answers_and_is_learned() -> None:
+    bench = serving(Bench(policy=policy(rules(), enforce=False)))
+    answered(bench, 900, times=20)
+    assert {(each.model, each.asked_model) for each in bench.finished} == {("m", "m")}
+    assert bench.lengths.knows("m")
+    assert not bench.lengths.knows("small")
+
+
+def test_lengths_are_those_of_the_model_that_answers() -> None:
+    bench = serving(Bench(policy=policy(rules())))
+    unseen = bench.send(Gateway(chat()))
+    of_the_name = bench.lengths.predict(LengthContext("m"), bench.now_s).mean
+    assert unseen.ctx.request.expected_output_tokens == pytest.approx(of_the_name, rel=1e-3)
+    bench.director.done(unseen.ctx, report(tail=tail(900)))
+    answered(bench, 900, times=200)
+    # The large model comes to answer for the same name, briefly.
+    obey(bench, policy(rules(small=0.7)))
+    brief = answered(bench, 20, times=200)
+    assert {each.model for each in bench.finished[:201]} == {"small"}
+    assert {each.model for each in bench.finished[201:]} == {"m"}
+    assert not brief.ctx.request.answering
+    obey(bench, policy(rules()))
+    long = bench.send(Gateway(chat()))
+    small, name = (bench.lengths.predict(context(long.ctx.request, each), bench.now_s).mean for each in ("small", "m"))
+    assert long.ctx.request.expected_output_tokens == pytest.approx(small, rel=0.02)
+    assert long.ctx.dispatch.expected_output_tokens == pytest.approx(small, rel=0.02)
+    assert small > 600.0
+    assert name < 0.7 * small, "the name stands for both models"
+
+
+def test_a_model_that_is_asked_for_by_its_own_name_knows_what_it_answered_for_others() -> None:
+    bench = serving(Bench(policy=policy(rules())))
+    answered(bench, 900, times=100)
+    direct = bench.send(Gateway(chat(model="small"), subset=("10.0.0.2:8000",)))
+    assert direct.ctx.request.expected_output_tokens > 600.0
+    assert bench.lengths.expected_tokens("never asked", None, bench.now_s) < 300.0
 
 
 def test_lengths_are_expected_by_the_effort_that_is_set() -> None:
@@ -206,10 +294,15 @@ def test_the_world_may_change_while_a_request_waits() -> None:
     bench, predictor = waiting()
     request = bench.send(Gateway(chat()))
     bench.endpoints = ()
-    bench.store.apply(replace(bench.store.world, endpoints=(), traits={}))
+    before = bench.store.world
+    bench.store.apply(replace(before, endpoints=(), traits={}))
     predictor.answer(m=0.9)
-    assert request.rejected is not None
-    assert request.rejected[0] == 503
+    assert (request.rejected, len(bench.director.held)) == (None, 1), "it waits on for an endpoint"
+    bench.store.apply(before)
+    bench.director.held.look()
+    predictor.answer(m=0.9)
+    assert request.routed_to is not None
+    assert (len(bench.director.held), bench.director.inflight) == (0, 1)
 
 
 def test_a_defect_after_waiting_is_a_500_and_nobody_hangs(caplog: pytest.LogCaptureFixture) -> None:

@@ -49,6 +49,20 @@ def test_parquet_says_utc_and_leaves_unknown_null(tmp_path: Path) -> None:
     assert unknown == [None] * 4
 
 
+def test_rows_and_files_without_a_column_are_read_beside_those_that_have_it(tmp_path: Path) -> None:
+    segment = write(tmp_path, [{**ROW, "model": "m"}])
+    compact(tmp_path)
+    file = parquet_of(tmp_path, segment)
+    whole = file.with_name("whole")
+    file.rename(whole)
+    duckdb.sql(f"COPY (SELECT * EXCLUDE asked_model FROM read_parquet('{whole}')) TO '{file}' (FORMAT parquet)")
+    whole.unlink()
+    write(tmp_path, [{**ROW, "model": "small", "asked_model": "m"}], writer="w2")
+    with opened(tmp_path) as connection:
+        rows = connection.sql("SELECT model, asked_model, millijoules FROM ledger ORDER BY model").fetchall()
+    assert rows == [("m", None, 7), ("small", "m", 7)]
+
+
 def test_a_segment_that_is_written_is_left_alone_and_read(tmp_path: Path) -> None:
     book = Journal(tmp_path, "w", 10**9)
     book.append([ROW], NOW)

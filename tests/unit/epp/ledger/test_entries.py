@@ -14,7 +14,7 @@ from heliotrope_epp.outcomes.finished import FinishedRequest
 
 SITE = Site(pue=1.5)
 PLACE = Place(SITE, reading())
-LABELS = RequestLabels("m", "t", "short")
+LABELS = RequestLabels("m", "auto", "t", "short")
 
 
 def of_request(request: FinishedRequest, energy: RequestEnergy | None, place: Place = PLACE) -> list[Entry]:
@@ -35,6 +35,7 @@ def test_a_request_takes_its_energy_out_of_the_unrecorded() -> None:
     assert total(entries, Line.UNRECORDED) == -3_600_000
     key, amounts = entries[0]
     assert (key.line, key.region, key.variant, key.model, key.tenant) == (Line.REQUEST, "es", "llm/v", "m", "t")
+    assert key.asked_model == "auto"
     assert (key.policy, key.arm, key.request_class) == ("llm/green", "policy", "short")
     assert (amounts.requests, amounts.succeeded, amounts.without_usage) == (1, 1, 0)
     assert (amounts.prompt_tokens, amounts.cached_tokens, amounts.output_tokens) == (10, 4, 5)
@@ -43,8 +44,8 @@ def test_a_request_takes_its_energy_out_of_the_unrecorded() -> None:
 
 def test_what_each_engine_drew_stands_at_its_own_place() -> None:
     engines = (
-        EngineShare("es", "llm/v", 2_600_000, 5.0, 300.0, 0.4),
-        EngineShare("no", "llm/p", 1_000_000, 2.0, NAN, 0.1),
+        EngineShare("llm/a", "es", "llm/v", 2_600_000, 5.0, 300.0, 0.4),
+        EngineShare("llm/e", "no", "llm/p", 1_000_000, 2.0, NAN, 0.1),
     )
     clean = Place(Site(pue=1.1), reading(intensity_g_per_kwh=10.0))
     energy = drew(host_joules=NAN, engines=engines)
@@ -69,7 +70,7 @@ def test_what_each_engine_drew_stands_at_its_own_place() -> None:
 
 
 def test_two_engines_at_one_place_make_one_request() -> None:
-    engines = tuple(EngineShare("es", "llm/v", 1_800_000, 3.0, 200.0, 0.2) for _ in range(2))
+    engines = tuple(EngineShare("llm/a", "es", "llm/v", 1_800_000, 3.0, 200.0, 0.2) for _ in range(2))
     entries = request_entries(finished(), drew(engines=engines), [PLACE, PLACE], LABELS, 300, NOW + 2.0)
     assert sum(amounts.requests for _, amounts in entries) == 1
     assert total(entries, Line.REQUEST) == 3_600_000

@@ -1,19 +1,19 @@
 """A meter with endpoints whose pages, counters and requests a test plays by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heliotrope.engine.counters import CounterLimits
 from heliotrope.engine.model import EngineModel
 from heliotrope_epp.clock import Clock
-from heliotrope_epp.datalayer.endpoint import Endpoint, EngineMetrics, Traits
+from heliotrope_epp.datalayer.endpoint import ROLE_LABEL, Endpoint, EngineMetrics, Traits
 from heliotrope_epp.datalayer.node_energy import NodeReading
 from heliotrope_epp.datalayer.state import EndpointState
 from heliotrope_epp.metering.meter import EnergyMeter
 from heliotrope_epp.metering.settings import MeteringSettings
 from heliotrope_epp.outcomes.energy import MeteredInterval, RequestEnergy
 from heliotrope_epp.outcomes.finished import UNSTEERED, FinishedRequest
-from heliotrope_epp.outcomes.meter import Routed
+from heliotrope_epp.outcomes.meter import EncodedAt, Routed
 from heliotrope_epp.outcomes.sinks import Sinks
 from heliotrope_epp.transport.interface import Cause, Progress
 
@@ -60,6 +60,7 @@ class Played:
         hold_s: float = 0.0,
         node: str | None = None,
         max_waiting: int = 100,
+        roles: Mapping[str, str] | None = None,
     ) -> None:
         self.now_s = 0.0
         self.limits = limits or CounterLimits(max_watts=5_000.0)
@@ -77,7 +78,8 @@ class Played:
         self.states: dict[str, EndpointState] = {}
         self.counted: dict[str, Counted] = {}
         for index, name in enumerate(names):
-            endpoint = Endpoint(name, "ns", f"10.0.0.{index + 1}", 8000, node_address=node, pod=name)
+            labels = {ROLE_LABEL: roles[name]} if roles is not None and name in roles else {}
+            endpoint = Endpoint(name, "ns", f"10.0.0.{index + 1}", 8000, labels, node_address=node, pod=name)
             state = EndpointState(endpoint, Traits(region="R", variant="ns/v", engine=engine))
             self.states[endpoint.key] = state
             self.counted[endpoint.key] = Counted()
@@ -134,6 +136,7 @@ class Played:
         streaming: bool = True,
         due_s: float = 0.0,
         model: str = "m",
+        encodes: tuple[EncodedAt, ...] = (),
     ) -> Sent:
         """A request is routed."""
         sent = Sent(name, endpoint, prefill_endpoint, self.now_s, prompt_tokens, streaming)
@@ -149,9 +152,17 @@ class Played:
                 dispatched_s=self.now_s,
                 first_token_due_s=self.now_s + due_s,
                 prefill_endpoint=prefill_endpoint,
+                encodes=encodes,
             ),
         )
         return sent
+
+    def encode(self, encodes: Sequence[EncodedAt], wrapper_tokens: int = 0) -> None:
+        """Encoders are done with their images; each came in a prompt with so many tokens beside it."""
+        for at in encodes:
+            for tokens in (*at.image_tokens, *at.remembered_tokens):
+                whole = int(tokens) + wrapper_tokens
+                _count(self.counted[at.endpoint], prompt_tokens=whole, first_tokens=1, generated=1)
 
     def chunks(self, sent: Sent, count: int, *, counted: bool = True) -> None:
         """Pieces of its answer arrive, and its engines count them."""

@@ -11,24 +11,30 @@ from heliotrope.engine import profiles
 from heliotrope_epp.datalayer.node_energy import Accelerator, NodeReading
 from heliotrope_epp.metering.totals import WithoutEnergy
 from heliotrope_epp.outcomes.finished import FinishedRequest
+from heliotrope_epp.outcomes.meter import EncodedAt
 from heliotrope_epp.transport.interface import Cause
 
-P, D = "ns/p", "ns/d"
+P, D, E = "ns/p", "ns/d", "ns/e"
 ENGINE = profiles.load("llama-3.1-8b-h100")
 
-DRAWN = st.lists(st.integers(0, 400_000), min_size=3, max_size=3)
+DRAWN = st.lists(st.integers(0, 400_000), min_size=4, max_size=4)
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("tick"), st.floats(0.05, 3.0), DRAWN),
         st.tuples(st.just("pause"), st.floats(0.05, 40.0), DRAWN),
         st.tuples(st.just("send"), st.sampled_from([(D, None), (P, None), (D, P)]), st.booleans()),
+        st.tuples(
+            st.just("see"),
+            st.sampled_from([(D, None, [E]), (D, P, [E]), (D, None, [E, P]), (P, None, [P])]),
+            st.tuples(st.booleans(), st.booleans()),
+        ),
         st.tuples(st.just("chunks"), st.integers(0, 5), st.integers(0, 60)),
-        st.tuples(st.just("others"), st.sampled_from([P, D]), st.integers(0, 500)),
+        st.tuples(st.just("others"), st.sampled_from([P, D, E]), st.integers(0, 500)),
         st.tuples(st.just("end"), st.integers(0, 5), st.sampled_from([None, 1, 37])),
         st.tuples(st.just("leave"), st.integers(0, 5), st.sampled_from([None, 200, 503])),
-        st.tuples(st.just("restart"), st.sampled_from([P, D]), st.integers(0, 1_000)),
-        st.tuples(st.just("lose"), st.sampled_from([P, D]), st.booleans()),
-        st.tuples(st.just("forget tokens"), st.sampled_from([P, D]), st.booleans()),
+        st.tuples(st.just("restart"), st.sampled_from([P, D, E]), st.integers(0, 1_000)),
+        st.tuples(st.just("lose"), st.sampled_from([P, D, E]), st.booleans()),
+        st.tuples(st.just("forget tokens"), st.sampled_from([P, D, E]), st.booleans()),
     ),
     max_size=60,
 )
@@ -38,17 +44,26 @@ NODE = "10.9.9.9"
 
 
 class World(Played):
-    """A pair of engines; without a known model the one that decodes is a tensor-parallel group of two.
+    """A pair of engines and an encoder; without a known model the one that decodes is a tensor-parallel group of two.
 
     With `shared` their counters are on a node's page, which arrives at other times than theirs, and they share one of
     their accelerators.
     """
 
     def __init__(self, *, known: bool, hold_s: float, shared: bool) -> None:
-        super().__init__("p", "d", engine=ENGINE if known else None, hold_s=hold_s, node=NODE if shared else None)
+        super().__init__(
+            "p",
+            "d",
+            "e",
+            engine=ENGINE if known else None,
+            hold_s=hold_s,
+            node=NODE if shared else None,
+            roles={"e": "encode"},
+        )
         self.shared = shared
         self.counted[P].accelerators = {"p0": 0}
         self.counted[D].accelerators = {"d0": 0} if known else {"d0": 7, "d1": 5}
+        self.counted[E].accelerators = {"e0": 3}
         self.drawn = 0
         self.restarted = False
         self.open: list[Sent] = []
@@ -90,6 +105,14 @@ class World(Played):
             endpoint, prefill = one  # type: ignore[misc]
             self.sent += 1
             self.open.append(self.send(str(self.sent), endpoint, prefill_endpoint=prefill, streaming=bool(two)))
+        elif kind == "see":
+            endpoint, prefill, encoders = one  # type: ignore[misc]
+            remembered, streaming = two  # type: ignore[misc]
+            encodes = tuple(EncodedAt(at, (200.0,), (90.0,) * remembered, 0.01) for at in encoders)
+            self.sent += 1
+            sent = self.send(str(self.sent), endpoint, prefill_endpoint=prefill, streaming=streaming, encodes=encodes)
+            self.open.append(sent)
+            self.encode(encodes, wrapper_tokens=9)
         elif kind == "others":
             counted = self.counted[one]  # type: ignore[index]
             if counted.generated is not None:
@@ -131,7 +154,7 @@ def test_nothing_is_lost_or_made(
     for sent in list(world.open):
         world.end(sent, tokens=5, prompt_tokens=100)
     for _ in range(30):
-        world.draw([1_000, 1_000, 1_000])
+        world.draw([1_000] * 4)
         world.tick(0.5)
     world.now_s += 200.0
     world.meter.tick(world.now_s)
@@ -146,6 +169,7 @@ def test_nothing_is_lost_or_made(
         assert sum(interval.total_millijoules for interval in world.intervals) <= world.drawn
     for energy in world.energies.values():
         if energy is not None:
+            assert not energy.engines or sum(s.millijoules for s in energy.engines) == energy.millijoules
             assert 0.0 <= energy.coverage <= 1.0
             assert energy.millijoules >= 0
             assert energy.start_unix_s <= energy.end_unix_s
@@ -188,8 +212,8 @@ def test_two_pickers_on_the_same_engines_each_add_up(events: list[tuple[str, obj
         for world in worlds:
             world.tick(seconds)
 
-    tick(0.5, [1_000] * 3)
-    tick(0.5, [1_000] * 3)
+    tick(0.5, [1_000] * 4)
+    tick(0.5, [1_000] * 4)
     for kind, one, two in events:
         if kind == "tick":
             tick(one, two)  # type: ignore[arg-type]
@@ -199,7 +223,7 @@ def test_two_pickers_on_the_same_engines_each_add_up(events: list[tuple[str, obj
         for sent in list(world.open):
             world.end(sent, tokens=sent.chunks, prompt_tokens=sent.prompt_tokens)
     for _ in range(10):
-        tick(0.5, [1_000] * 3)
+        tick(0.5, [1_000] * 4)
 
     totals = []
     for world in worlds:

@@ -163,24 +163,26 @@ def test_tokens_of_others_are_not_claimed() -> None:
 
 def test_a_pair_of_engines_both_charge_the_request() -> None:
     played = world("a", "b", hold_s=3.0)
-    sent = played.send("r", B, prefill_endpoint=A)
-    go(played, 1.0, 50_000, A)
+    tokens = 24_000
+    assert ENGINE.prefill_seconds(tokens, 1.0, float(tokens * tokens)) == pytest.approx(1.0, abs=0.1)
+    sent = played.send("r", B, prefill_endpoint=A, prompt_tokens=tokens)
+    go(played, 1.0, 500_000, A)
     played.chunks(sent, 1)
-    go(played, 0.2, 10_000)
+    go(played, 0.2, 24_000)
     played.now_s += 0.7
     played.chunks(sent, 19)
-    go(played, 0.1, 200_000, B)
-    played.end(sent, tokens=20, prompt_tokens=100)
+    go(played, 0.1, 500_000, B)
+    played.end(sent, tokens=20, prompt_tokens=tokens)
     for _ in range(20):
-        go(played, 0.2, 10_000)
+        go(played, 0.2, 24_000)
 
     drawn = {key: sum(each.requests_millijoules for each in played.intervals if each.endpoint == key) for key in (A, B)}
-    assert drawn[A] >= 50_000
-    assert drawn[B] >= 190_000
+    assert drawn[A] == pytest.approx(500_000, rel=0.2)
+    assert drawn[B] == pytest.approx(500_000, rel=0.2)
     found = energy(played, "r")
     assert found.millijoules == drawn[A] + drawn[B]
     assert found.coverage == pytest.approx(1.0, abs=0.2)
-    assert [share.millijoules for share in found.engines] == [drawn[B], drawn[A]]
+    assert [(share.endpoint, share.millijoules) for share in found.engines] == [(B, drawn[B]), (A, drawn[A])]
     for name in ("idle_joules", "accelerator_seconds"):
         assert sum(getattr(share, name) for share in found.engines) == pytest.approx(getattr(found, name))
 
@@ -193,8 +195,9 @@ def test_what_one_engine_drew_is_told_as_one() -> None:
     played.end(sent, tokens=1, prompt_tokens=100)
     go(played, 0.5, 1_000)
     assert energy(played, "r").engines == ()
-    (share,) = energy(played, "r").by_engine("R", "ns/v")
-    assert (share.region, share.variant, share.millijoules) == ("R", "ns/v", energy(played, "r").millijoules)
+    (share,) = energy(played, "r").by_engine(A, "R", "ns/v")
+    assert (share.endpoint, share.region, share.variant) == (A, "R", "ns/v")
+    assert share.millijoules == energy(played, "r").millijoules
 
 
 def test_an_answer_that_cannot_be_watched_is_put_right_by_its_usage() -> None:
@@ -624,5 +627,6 @@ def test_nothing_is_kept_of_requests_that_are_settled() -> None:
     (domain,) = meter._domains.values()
     assert len(played.energies) == 20
     assert (meter._followed, meter.waiting, timeline._unwatched) == ({}, 0, {})
-    assert len(timeline._busy) + sum(len(each.works) for each in timeline.slices) == 0
+    assert len(timeline._sent) + len(timeline._waiting) + len(timeline._worked) == 0
+    assert sum(len(each.works) for each in timeline.slices) == 0
     assert not any(account.lines for account in domain._accounts())

@@ -13,7 +13,8 @@ from heliotrope.decide.policy import DecisionPolicy
 from heliotrope_epp.datalayer.endpoint import Traits
 from heliotrope_epp.plugins.interface import Option
 from heliotrope_epp.plugins.options import Options
-from heliotrope_epp.plugins.pickers.carbon import CarbonPicker, candidates_of, request_profile
+from heliotrope_epp.plugins.pickers.carbon import CarbonPicker
+from heliotrope_epp.plugins.pickers.columns import candidates_of, request_profile
 from heliotrope_epp.plugins.pickers.ranking import PickerParameters
 
 POLICY = DecisionPolicy("p", ttft_slo_seconds=10.0, tpot_slo_seconds=1.0)

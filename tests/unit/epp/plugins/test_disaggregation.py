@@ -178,13 +178,122 @@ def test_fallbacks_decode_what_the_prefiller_sends() -> None:
     assert sorted(chosen) == ["d0", "d1"]
 
 
-def test_advice_is_about_one_place_and_llm_ds_rules_are_followed() -> None:
-    of = pipeline(config(), Carbon(advise(POLICY), dirty=500.0, clean=20.0))
-    result = run(of, fleet())
+def fleets() -> list[list[EndpointState]]:
+    """Where a pair is best, and where none is."""
+    return [fleet(), fleet(decode_region="clean", prefill_region="dirty")]
+
+
+@pytest.mark.parametrize("states", fleets())
+@pytest.mark.parametrize("picker", ["max-score-picker", "carbon-picker"])
+def test_advice_is_what_the_policy_would_do_and_llm_ds_rules_are_followed(
+    states: list[EndpointState], picker: str
+) -> None:
+    enforced = run(pipeline(config(picker=picker), Carbon(POLICY, dirty=500.0, clean=20.0)), states)
+    result = run(pipeline(config(picker=picker), Carbon(advise(POLICY), dirty=500.0, clean=20.0)), states)
     assert names(result) == ("p1", "d1")
+    assert set(result.profiles) == {"decode", "prefill"}
+    assert result.comparison is not None
+    assert enforced.comparison is None
+    ran, advised = result.comparison.ran, result.comparison.advised
+    assert ran is not None
+    assert advised is not None
+    assert (ran.prefill_endpoint, ran.endpoint) == ("default/p1", "default/d1")
+    prefill, decode = names(enforced)
+    assert (advised.prefill_endpoint, advised.endpoint) == (f"default/{prefill}", f"default/{decode}")
+    assert result.comparison.same == (names(enforced) == ("p1", "d1"))
+    assert result.planned("default/d1") is ran
+    assert enforced.decision is not None
+    winner = enforced.decision.winner
+    assert winner is not None
+    assert advised.value("grams_co2e") == pytest.approx(enforced.decision.estimates.grams_co2e[winner])
+
+
+def test_a_pair_that_is_none_of_the_policys_plans_is_estimated_all_the_same() -> None:
+    """In place is cleaner and sooner, so no pair is a plan; llm-d's rules split the prompt anyhow."""
+    states = fleet(decode_region="clean", prefill_region="dirty")
+    for of in states[2:]:
+        of.metrics = metrics(running=40.0, waiting=30.0)
+    result = run(pipeline(config(), Carbon(advise(POLICY), dirty=500.0, clean=20.0)), states)
     assert result.decision is not None
-    assert result.decision.candidates.pairs is None
+    assert result.comparison is not None
     assert result.plan_row("default/d1") is None
+    ran = result.comparison.ran
+    assert ran is not None
+    assert ran.prefill_endpoint.startswith("default/p")
+    assert result.comparison.same is False
+    assert result.comparison.saved("grams_co2e") > 0.0
+    assert result.comparison.saved("ttft_seconds") > 0.0
+    advised = result.comparison.advised
+    assert advised is not None
+    winner = result.decision.winner
+    assert winner is not None
+    assert advised.value("grams_co2e") == pytest.approx(result.decision.estimates.grams_co2e[winner])
+
+
+def test_both_plans_share_links_with_what_is_on_its_way() -> None:
+    states = fleet(decode_region="clean", prefill_region="dirty")
+    for waiting, of in zip((31.0, 30.0), states[2:], strict=True):
+        of.metrics = metrics(running=40.0, waiting=waiting)
+    pipe = pipeline(config(), Carbon(advise(POLICY), dirty=500.0, clean=20.0))
+    first = run(pipe, states).planned("default/d1")
+    assert first is not None
+    prefiller = next(of for of in states if of.endpoint.key == first.prefill_endpoint)
+    pipe.moving(first, prefiller, states[1], NOW_S - first.transfer_begins_seconds)
+    second = run(pipe, states).planned("default/d1")
+    assert second is not None
+    assert second.prefill_endpoint == first.prefill_endpoint
+    alone, shared = (float(each.candidates.transfer_seconds[each.row]) for each in (first, second))
+    assert shared > alone
+    assert second.value("energy_joules") == pytest.approx(first.value("energy_joules"))
+
+
+def test_a_pair_between_which_no_blocks_move_is_unknown() -> None:
+    other = replace(ENGINE, block_size=ENGINE.block_size * 2)
+    odd = state(
+        "p", metrics=metrics(waiting=0.0), labels=labels("prefill"), traits=Traits(region="clean", engine=other)
+    )
+    result = run(pipeline(config(), Carbon(advise(POLICY), dirty=500.0, clean=20.0)), [*fleet()[:2], odd])
+    assert result.comparison is not None
+    said = result.comparison.document()
+    assert said["ran"]["prefill_endpoint"] == "default/p"
+    assert said["ran"]["energy_joules"] is said["modelled_saving"]["grams_co2e"] is None
+    assert said["advised"]["energy_joules"] > 0.0
+
+
+def test_what_would_have_been_steered_to_a_pair_is_told_of_a_held_out_request() -> None:
+    of = pipeline(config(), Carbon(replace(POLICY, holdout_percent=100), dirty=500.0, clean=20.0))
+    states = fleet()
+    states[3].metrics = metrics(running=40.0, waiting=2.5)
+    result = run(of, states)
+    assert result.assignment.arm is Arm.HOLDOUT
+    decision = result.decision
+    assert decision is not None
+    assert decision.candidates.pairs is None
+    said = decision.explanation()
+    plan = said["policy_would_choose_plan"]
+    assert said["policy_would_choose"] == plan["endpoint"]
+    assert plan["prefill_region"] == "clean"
+    assert plan["region"] == "dirty"
+    enforced = run(pipeline(config(), Carbon(POLICY, dirty=500.0, clean=20.0)), states)
+    assert names(enforced) == (plan["prefill_endpoint"].split("/")[1], plan["endpoint"].split("/")[1])
+    assert result.comparison is not None
+    ran = result.comparison.ran
+    assert ran is not None
+    assert (ran.prefill_endpoint, ran.endpoint) == tuple(f"default/{name}" for name in names(result))
+    assert result.comparison.saved("energy_joules") == pytest.approx(ran.value("energy_joules") - plan["energy_joules"])
+
+
+def test_a_request_that_nothing_may_serve_has_advice_of_nothing() -> None:
+    policy = replace(advise(POLICY), allowed_regions=frozenset({"elsewhere"}))
+    result = run(pipeline(config(), Carbon(policy, dirty=500.0, clean=20.0)), fleet())
+    assert result.comparison is not None
+    assert result.comparison.advised is None
+    assert result.comparison.ran is not None
+    assert result.comparison.document()["same"] is None
+    refused = run(pipeline(config(), Carbon(advise(POLICY), dirty=500.0, clean=20.0)), fleet()[:2])
+    assert refused.pick.options == ()
+    assert refused.comparison is not None
+    assert (refused.comparison.ran, refused.comparison.same) == (None, None)
 
 
 @pytest.mark.parametrize("picker", ["max-score-picker", "carbon-picker"])

@@ -170,7 +170,9 @@ def test_a_lower_tier_that_keeps_nothing_is_trusted_no_more() -> None:
     for _ in range(40):
         served.turn(old, at, 0)
         served.turn(new, at, 0)
-    assert served.producer.beliefs(request(old), [at]).offloaded_tokens[0] < 32.0
+    found = served.producer.beliefs(request(old), [at])
+    assert found.offloaded_tokens[0] < 32.0
+    assert found.lower_deviation_tokens[0] > 0.0
     assert served.producer.believer.lower.false_claims_total > 70
 
 
@@ -182,6 +184,7 @@ def test_the_highest_belief_of_several_producers_counts() -> None:
     assert both.cached_tokens.tolist() == [10.0, 20.0]
     assert both.deviation_tokens.tolist() == [3.0, 0.0]
     assert both.offloaded_tokens.tolist() == [10.0, 50.0]
+    assert both.lower_deviation_tokens.tolist() == [3.0, 4.0], "of whoever believes most, from its own memory if unsaid"
     assert joined([one]) is one
 
 
@@ -197,6 +200,8 @@ def test_beliefs_stay_with_their_endpoints_when_filters_take_some_away() -> None
     assert kept.offloaded_tokens.tolist() == [256.0, 0.0]
     assert kept.cached_deviation_tokens is not None
     assert len(kept.cached_deviation_tokens) == 2
+    assert kept.offloaded_deviation_tokens is not None
+    assert len(kept.offloaded_deviation_tokens) == 2
 
 
 @pytest.mark.parametrize(

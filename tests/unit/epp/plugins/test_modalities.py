@@ -113,6 +113,14 @@ def test_under_advise_and_for_held_out_requests_the_profiles_choose() -> None:
     advised = run(pipeline(carbon), fleet(), images(500))
     assert places(advised) == (["e1"], "p", "d")
     assert advised.decision is not None
+    assert advised.comparison is not None
+    ran, plan = advised.comparison.ran, advised.comparison.advised
+    assert ran is not None
+    assert plan is not None
+    assert (ran.encode_endpoints, ran.prefill_endpoint, ran.endpoint) == (("default/e1",), "default/p", "default/d")
+    assert plan.encode_endpoints == (), "the policy encodes where it is clean"
+    assert advised.comparison.saved("grams_co2e") > 0.0
+    assert advised.planned("default/d") is ran
     held_out = Carbon(replace(POLICY, holdout_percent=100), dirty=20.0, clean=400.0)
     assert places(run(pipeline(held_out), fleet(), images(500)))[0] == ["e1"]
     assert places(run(pipeline(Carbon(POLICY, dirty=20.0, clean=400.0)), fleet(), images(500)))[0] == []

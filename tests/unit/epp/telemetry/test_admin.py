@@ -69,3 +69,21 @@ async def test_a_bad_limit_is_a_clear_400(served: Served, limit: str) -> None:
     status, body = await get(served, f"/debug/decisions?limit={limit}")
     assert status == 400
     assert body["error"] == "limit must be 0 to 1000"
+
+
+async def test_further_pages_are_json() -> None:
+    server = AdminServer(
+        registry=CollectorRegistry(),
+        ready=lambda: None,
+        decision=DECISIONS.get,
+        decisions=lambda limit: [],
+        decisions_kept=5,
+        state=dict,
+        pages={"/v1/state": lambda: b'{"version": 1}'},
+    )
+    state = Served()
+    state.url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    try:
+        assert await get(state, "/v1/state") == (200, {"version": 1})
+    finally:
+        await server.stop()

@@ -21,13 +21,15 @@ from tests.unit.epp.tracing.bench import (
     only,
     report,
 )
+from tests.unit.epp.tracing.placements import placed
 
 from heliotrope.cache.session_rules import SessionMode, SessionRules
 from heliotrope.decide.candidates import Hardware
 from heliotrope.decide.policy import Comparison, DecisionPolicy, DemandEvent, Objective, ServiceClass
 from heliotrope.decide.quality import Group, Level, Lower, Member, ModelRules
 from heliotrope.predict.reasoning import Effort
-from heliotrope_epp.outcomes.energy import RequestEnergy
+from heliotrope_epp.datalayer.world import World
+from heliotrope_epp.outcomes.energy import EngineShare, RequestEnergy
 from heliotrope_epp.tracing import attributes as a
 from heliotrope_epp.tracing.settings import TracingSettings
 from heliotrope_epp.transport.interface import Cause
@@ -65,6 +67,15 @@ ENERGY = RequestEnergy(
     host_joules=8.5,
     accelerator_seconds=0.31,
     coverage=1.0,
+)
+
+
+SHARED = replace(
+    ENERGY,
+    engines=(
+        EngineShare("ns/b", "clean", "ns/v-b", 58_200, 12.0, 8.0, 0.3),
+        EngineShare("ns/e", "dirty", None, 1_670, 0.25, 0.5, 0.01),
+    ),
 )
 
 
@@ -363,6 +374,16 @@ def test_measured_energy_is_a_late_child_of_the_request() -> None:
     }
 
 
+def test_what_each_engine_drew_is_in_the_span() -> None:
+    bench = Bench()
+    answered(bench)
+    bench.energy.measured(bench.finished[0], SHARED)
+    seen = dict(only(bench.spans(), "heliotrope.energy").attributes or {})
+    assert seen[a.ENERGY_ENDPOINTS.name] == ("ns/b", "ns/e")
+    assert seen[a.ENERGY_ENDPOINT_JOULES.name] == (58.2, 1.67)
+    assert sum(seen[a.ENERGY_ENDPOINT_JOULES.name]) == pytest.approx(seen[a.MEASURED_JOULES.name])  # type: ignore[arg-type]
+
+
 def test_energy_of_unrecorded_and_unmetered_requests_is_no_span() -> None:
     bench = Bench()
     answered(bench)
@@ -405,12 +426,29 @@ def everything() -> list[ReadableSpan]:
         request = bench.send(Gateway(chat()))
         if request.ctx is not None:
             bench.director.done(request.ctx, report(prompt=700, output=11, cached=16))
-            bench.energy.measured(bench.finished[0], ENERGY)
+            bench.energy.measured(bench.finished[0], SHARED)
         lost = bench.send(Gateway(chat()))
         if lost.ctx is not None:
             bench.director.done(lost.ctx, report(None, cause=Cause.DISCONNECTED))
         spans += bench.spans()
-    return spans + kept_session() + pulled() + resolved() + downgraded() + encoded()
+    return spans + kept_session() + pulled() + resolved() + downgraded() + encoded() + advised() + placed() + held()
+
+
+def held() -> list[ReadableSpan]:
+    """A request that waited for an engine to wake."""
+    bench = Bench()
+    world = bench.store.world
+    bench.store.apply(World())
+    bench.send(Gateway(chat()))
+    bench.ticks += 50_000
+    bench.store.apply(world)
+    bench.director.held.look()
+    return bench.spans()
+
+
+def test_the_span_says_how_long_a_request_was_held() -> None:
+    (attributes,) = [dict(span.attributes or {}) for span in held() if span.name == a.ORCHESTRATION.name]
+    assert attributes[a.HELD_SECONDS.name] == pytest.approx(5.0, abs=0.1)
 
 
 def downgraded() -> list[ReadableSpan]:
@@ -450,6 +488,38 @@ def test_the_span_says_where_images_are_encoded() -> None:
     assert attributes[a.PREFILL_ENDPOINT.name] == attributes[a.DECODE_ENDPOINT.name] == "ns/a"
     assert (attributes[a.MEDIA_COUNT.name], attributes[a.MEDIA_UNKNOWN.name]) == (1, 0)
     assert "pictures" not in str(attributes)
+
+
+def advised() -> list[ReadableSpan]:
+    """What a policy would have pulled, and encoded elsewhere, had it been followed."""
+    advice = replace(POLICY, enforce=False)
+    pull = Bench(policy=advice)
+    labels = {"heliotrope.io/kv-transfer": "p2p", "kubernetes.io/hostname": "node-1"}
+    for state in pull.store.states():
+        state.endpoint = replace(state.endpoint, labels=labels)
+    first = pull.send(Gateway(chat(), subset=("10.0.0.0:8000",)))
+    pull.director.done(first.ctx, report(prompt=700, output=11, cached=0))
+    pull.send(Gateway(chat()))
+    bench = Bench(policy=advice, config=ENCODERS)
+    for state, role in zip(bench.store.states(), ("decode", "encode"), strict=True):
+        where = {"llm-d.ai/role": role, "kubernetes.io/hostname": "node-1"}
+        state.endpoint = replace(state.endpoint, labels=where)
+    image = {"type": "image_url", "image_url": {"url": "https://pictures.example/1.png"}}
+    bench.send(Gateway(chat(messages=[{"role": "user", "content": [image]}])))
+    return pull.spans() + bench.spans()
+
+
+def test_the_whole_plan_that_was_not_followed_is_told() -> None:
+    spans = [dict(span.attributes or {}) for span in advised() if span.name == a.ORCHESTRATION.name]
+    _, pull, encode = spans
+    assert pull[a.ENFORCED.name] is False
+    assert pull[a.ADVISED_ENDPOINT.name] == pull[a.ADVISED_PREFILL.name] == "ns/b"
+    assert (pull[a.ADVISED_KV_ACTION.name], pull[a.ADVISED_KV_SOURCE.name]) == ("PeerTransfer", "ns/a")
+    assert pull[a.ADVISED_SAME.name] is False
+    assert pull[a.MODELLED_GRAMS.name] > 0.0  # type: ignore[operator]
+    assert encode[a.ADVISED_ENCODE.name] == ("ns/b",)
+    followed = [dict(span.attributes or {}) for span in pulled() if span.name == a.ORCHESTRATION.name]
+    assert not any(a.ADVISED_PREFILL.name in each or a.MODELLED_JOULES.name in each for each in followed)
 
 
 def resolved() -> list[ReadableSpan]:

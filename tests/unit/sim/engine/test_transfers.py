@@ -19,7 +19,7 @@ from heliotrope_sim.engine import (
     Status,
     StepResult,
 )
-from heliotrope_sim.engine.transfers import TransferMeter
+from heliotrope_sim.engine.transfer_meter import TransferMeter
 
 MS = 1_000_000
 
@@ -245,7 +245,9 @@ def test_nothing_is_lost_whatever_is_loaded_held_or_aborted(
         now += gap
         if what in ("submit", "load", "hold"):
             hashes = tuple(1000 * variant + i for i in range((prompt + output) // 4)) if variant else ()
-            external = ExternalKv(1 + output % prompt, gap * 3, gap) if what == "load" else None
+            links = ("into it",) if prompt % 2 else ()
+            external = ExternalKv(1 + output % prompt, gap * 3, gap, KvSource.P2P, gap * 2, links)
+            external = external if what == "load" else None
             hold_ns = 20 * gap if what == "hold" else None
             request = Request(str(index), prompt, output, hashes, external, hold_ns)
             everyone.append(engine.submit(request, now_ns=now))

@@ -1,12 +1,15 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from heliotrope.carbon.bootstrap import Interval
-from heliotrope_sim.reproduce.report import Report, Sheet, number, show
+from heliotrope.errors import InvalidInputError
+from heliotrope_sim.reproduce.experiment import Experiment, Settings
+from heliotrope_sim.reproduce.report import Picture, Report, Sheet, number, show
 from heliotrope_sim.reproduce.row import Row, above_zero, percent_row
 
 
@@ -35,6 +38,34 @@ def test_the_json_is_a_list_with_one_object_per_figure() -> None:
 def test_two_rows_of_one_id_are_refused() -> None:
     with pytest.raises(AssertionError, match="unique"):
         report(ROWS[0], ROWS[0])
+
+
+def test_a_report_is_cut_to_what_is_asked_for() -> None:
+    whole = replace(report(*ROWS), pictures=(Picture("Some plot", "", id="b"), Picture("Another", "")))
+    cut = whole.only(("b", "another"))
+    assert [row.id for row in cut.rows] == ["b"]
+    assert [picture.title for picture in cut.pictures] == ["Some plot", "Another"]
+    assert cut.sheets == ()
+    assert whole.only(()) is whole
+    with pytest.raises(InvalidInputError, match="'nothing' is none of a, b, c,"):
+        whole.only(("b", "nothing"))
+
+
+def test_a_part_is_left_out_that_nobody_asks_for() -> None:
+    assert Settings().wants("alpha")
+    assert Settings(figures=("alpha/0.5",)).wants("alpha")
+    assert Settings(figures=("al",)).wants("alpha")
+    assert not Settings(figures=("alpha",)).wants("seasons")
+    assert Settings(figures=("Some plot",)).wants("seasons")
+
+
+def test_what_a_study_cannot_do_is_refused_before_it_runs() -> None:
+    study = Experiment("study", "", lambda _settings, _workers: report(*ROWS), parts=("a", "b"))
+    study.check(Settings(figures=("a/1", "Some plot")))
+    with pytest.raises(InvalidInputError, match="'x' is none of a, b"):
+        study.check(Settings(figures=("x",)))
+    with pytest.raises(InvalidInputError, match="does not read marginal"):
+        study.check(Settings(moer=Path("moer")))
 
 
 def test_the_page_escapes_and_the_folder_is_made(tmp_path: Path) -> None:

@@ -44,15 +44,16 @@ def test_results_come_in_the_order_of_the_tasks() -> None:
 
 @pytest.mark.slow
 def test_an_error_of_a_task_ends_the_block_and_its_processes() -> None:
+    before = set(multiprocessing.active_children())
     with pytest.raises(ValueError, match="task 1"), workers(2, quiet()) as pool:
         pool.map("x", fail, [1])
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= before
 
 
 @pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_tasks() -> None:
-    started = time.monotonic()
+    before, started = set(multiprocessing.active_children()), time.monotonic()
     with pytest.raises(KeyboardInterrupt), workers(2, quiet()) as pool:
         interrupted(pool)
     assert time.monotonic() - started < 30.0
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= before

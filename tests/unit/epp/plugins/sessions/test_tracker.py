@@ -39,7 +39,7 @@ class Bench:
     def serve(self, asked: LlmRequest, endpoint: str, tokens: int | None = 700, tail: bytes = b"") -> None:
         self.tracker.routed(asked, endpoint)
         self.now_s += 2.0
-        self.tracker.ended(asked, endpoint, tokens, tail)
+        self.tracker.ended(asked, tokens, tail)
         self.now_s += 10.0
 
 
@@ -58,7 +58,6 @@ def test_a_named_session_is_found_at_its_next_turn() -> None:
     view = second.session.view
     assert view is not None
     assert (view.turns, view.previous_endpoint, view.history_tokens, view.idle_seconds) == (1, "a", 700, 10.0)
-    assert view.cached_tokens("a") == 700
 
 
 def test_an_unnamed_chat_is_followed_by_its_history() -> None:
@@ -123,17 +122,17 @@ def test_a_session_whose_endpoint_lost_its_cache_still_has_its_place() -> None:
     assert previous(found) == "a"
     assert found.session is not None
     assert found.session.view is not None
-    assert found.session.view.caches == ()
+    assert found.session.view.history_tokens == 700
 
 
-def test_a_turn_that_failed_caches_nothing() -> None:
+def test_a_turn_that_failed_adds_no_history() -> None:
     bench = Bench()
     bench.serve(bench.ask("s"), "a", tokens=None)
     found = bench.ask("s")
     assert previous(found) == "a"
     assert found.session is not None
     assert found.session.view is not None
-    assert (found.session.view.history_tokens, found.session.view.caches) == (0, ())
+    assert found.session.view.history_tokens == 0
 
 
 def test_a_response_leads_to_its_session() -> None:
@@ -151,7 +150,7 @@ def test_responses_are_bounded() -> None:
     asked = bench.ask("s")
     bench.tracker.routed(asked, "a")
     for i in range(module.MAX_RESPONSES + 3):
-        bench.tracker.ended(asked, "a", 1, b'{"id":"resp_%d"}' % i)
+        bench.tracker.ended(asked, 1, b'{"id":"resp_%d"}' % i)
     counts = bench.tracker.counts()
     assert (counts.responses, counts.forgotten_responses_total) == (module.MAX_RESPONSES, 3)
 

@@ -66,7 +66,7 @@ class Picker:
         chosen = result.pick.options[0]
         self.pipeline.routed(asked, chosen.state)
         self.tracker.routed(asked, chosen.key)
-        self.tracker.ended(asked, chosen.key, len(tokens) + 16, b"")
+        self.tracker.ended(asked, len(tokens) + 16, b"")
         assert result.decision is not None
         return result.decision
 
