@@ -2,6 +2,7 @@
 #
 #   docker build --target operator -t heliotrope-operator:0.1.0 .
 #   docker build --target picker   -t heliotrope-picker:0.1.0 .
+#   docker build --target agent    -t heliotrope-agent:0.1.0 .
 #   docker build                   -t heliotrope:0.1.0 .          # the whole command
 #
 # For images that come out the same bit by bit, pin the base image by its digest and normalise times:
@@ -34,11 +35,14 @@ COPY README.md LICENSE NOTICE ./
 COPY core core
 COPY operator operator
 COPY epp_plugins epp_plugins
+COPY node_agent node_agent
 COPY simulator simulator
 COPY cli cli
 COPY data/argonne-llm-inference-bench data/argonne-llm-inference-bench
+COPY data/aws-interregion-rtt data/aws-interregion-rtt
 COPY data/azure-llm-2023 data/azure-llm-2023
 COPY data/carbon data/carbon
+COPY data/casper data/casper
 COPY data/electricitymaps-umass data/electricitymaps-umass
 COPY data/ml-energy-leaderboard-v2 data/ml-energy-leaderboard-v2
 COPY data/mooncake-fast25 data/mooncake-fast25
@@ -59,6 +63,14 @@ RUN pip --python ${UV_PROJECT_ENVIRONMENT}/bin/python install --quiet --no-cache
 
 FROM build AS picker-environment
 RUN uv sync --quiet --locked --no-dev --extra epp --no-install-project --no-build
+COPY --from=wheel /dist /dist
+RUN pip --python ${UV_PROJECT_ENVIRONMENT}/bin/python install --quiet --no-cache-dir --no-compile --no-deps --no-index \
+      --disable-pip-version-check --root-user-action=ignore --find-links /dist heliotrope \
+    && PYTHONHASHSEED=0 ${UV_PROJECT_ENVIRONMENT}/bin/python -m compileall -q --invalidation-mode unchecked-hash \
+      ${UV_PROJECT_ENVIRONMENT}/lib
+
+FROM build AS agent-environment
+RUN uv sync --quiet --locked --no-dev --extra agent --no-install-project --no-build
 COPY --from=wheel /dist /dist
 RUN pip --python ${UV_PROJECT_ENVIRONMENT}/bin/python install --quiet --no-cache-dir --no-compile --no-deps --no-index \
       --disable-pip-version-check --root-user-action=ignore --find-links /dist heliotrope \
@@ -112,6 +124,18 @@ FROM runtime AS picker
 COPY --from=openmp /openmp /usr
 COPY --from=picker-environment /opt/heliotrope /opt/heliotrope
 RUN ["python", "-c", "import lightgbm"]
+
+# Root, alone of them all: the driver lets nobody else set clocks, and the kubelet's socket and the state folder are root's.
+# The driver's library is not in here; the container runtime brings that of the node.
+FROM runtime AS agent
+USER 0:0
+ENV USER=root \
+    HOME=/root
+COPY --from=agent-environment /opt/heliotrope /opt/heliotrope
+RUN ["python", "-c", "import pynvml, grpc, heliotrope_agent.app"]
+# A SIGTERM while Python starts would end it before it has put back what it finds: blocked ones wait until it listens. In
+# the node's process namespace it is not process 1, which the kernel would spare.
+ENTRYPOINT ["env", "--block-signal=TERM,INT", "heliotrope"]
 
 FROM runtime AS all
 COPY --from=openmp /openmp /usr
