@@ -1,15 +1,19 @@
 """Forecasts as RegionProfiles' statuses hold them."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import nan
 
 from heliotrope.api.v1alpha1.regionprofile import Forecast, ForecastPoint, RegionProfileStatus
 from heliotrope.carbon.forecast.value import CarbonForecast
 from heliotrope.carbon.series import Point, Series
+from heliotrope.errors import InvalidInputError
 from heliotrope.units import SECONDS_PER_HOUR
 
 MAX_POINTS = 96
 """Points of a forecast in a status."""
+Spread = tuple[Sequence[float], Sequence[float]]
+"""Lower and upper quantile of each point, g/kWh."""
 _STEPS_S = (900.0, 1800.0, 3600.0, 7200.0, 14400.0)
 
 
@@ -48,24 +52,51 @@ def forecast_of(status: RegionProfileStatus | None) -> CarbonForecast | None:
     """
     if status is None or status.forecast is None:
         return None
+    ahead = points_ahead(status)
+    return from_reading(status, ahead, stated_spread(ahead)) if ahead else None
+
+
+def points_ahead(status: RegionProfileStatus) -> list[ForecastPoint]:
+    """The forecast's points after the newest reading, all of them without a reading, in the order of the status."""
+    points = () if status.forecast is None else status.forecast.points
+    reading = status.intensity
+    return [point for point in points if reading is None or point.time > reading.time]
+
+
+def stated_spread(points: Sequence[ForecastPoint]) -> Spread:
+    """What points say of their lower and upper quantiles, NaN where they say nothing."""
+    lower = [nan if point.lower is None else point.lower for point in points]
+    return lower, [nan if point.upper is None else point.upper for point in points]
+
+
+def from_reading(status: RegionProfileStatus, ahead: Sequence[ForecastPoint], spread: Spread | None) -> CarbonForecast:
+    """The newest reading, which is certain, and points behind it, as one forecast.
+
+    Args:
+        status: whose reading it is, and whose forecast says who made the points and when; without a forecast the
+            reading's own source and time do.
+        ahead: points after the reading, in order of time. The last one holds as long as the one before it did, one that
+            is alone for an hour.
+        spread: lower and upper quantile of each point; None, or NaN at any point: it is unknown.
+
+    Raises:
+        InvalidInputError: as `CarbonForecast.of`; also where there is neither a reading nor a point.
+    """
     forecast, reading = status.forecast, status.intensity
-    start = None if reading is None else reading.time
-    ahead = [point for point in forecast.points if start is None or point.time > start]
-    if not ahead:
-        return None
-    times = [point.time.timestamp() for point in ahead]
-    lower = [nan if point.lower is None else point.lower for point in ahead]
-    upper = [nan if point.upper is None else point.upper for point in ahead]
-    made = CarbonForecast.of(
+    known = [] if reading is None else [reading]
+    times = [*(each.time.timestamp() for each in known), *(each.time.timestamp() for each in ahead)]
+    if not times:
+        raise InvalidInputError("forecast", "there is neither a reading nor a point")
+    certain = [each.value for each in known]
+    return CarbonForecast.of(
         times,
-        [point.value for point in ahead],
-        lower,
-        upper,
-        issued_unix_s=forecast.issued_at.timestamp(),
-        source=forecast.source,
-        last_holds_s=_last_step_s([*([start.timestamp()] if start is not None else []), *times]),
+        [*certain, *(each.value for each in ahead)],
+        None if spread is None else [*certain, *spread[0]],
+        None if spread is None else [*certain, *spread[1]],
+        issued_unix_s=times[0] if forecast is None else forecast.issued_at.timestamp(),
+        source=(reading.source if reading is not None else "") if forecast is None else forecast.source,
+        last_holds_s=_last_step_s(times),
     )
-    return made if reading is None else made.starting_with(reading.time.timestamp(), reading.value)
 
 
 def fitting(series: Series, at_most: int = MAX_POINTS) -> Series:

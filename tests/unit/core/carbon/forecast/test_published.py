@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heliotrope.api.v1alpha1.regionprofile import EmissionFactor, IntensityReading, RegionProfileStatus, SignalType
-from heliotrope.carbon.forecast.published import MAX_POINTS, fitting, forecast_of, published
+from heliotrope.carbon.forecast.published import (
+    MAX_POINTS,
+    fitting,
+    forecast_of,
+    from_reading,
+    points_ahead,
+    published,
+    stated_spread,
+)
 from heliotrope.carbon.forecast.value import CarbonForecast, Expectation
 from heliotrope.carbon.series import Point, Series
+from heliotrope.errors import InvalidInputError
 
 HOUR = 3600.0
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -93,3 +102,24 @@ def test_five_minute_values_of_three_days_are_kept_as_hours() -> None:
     short = fitting(series)
     assert short.times_unix_s[:3] == (start, NOON.timestamp() + HOUR, NOON.timestamp() + 2 * HOUR)
     assert short.times_unix_s[-1] + short.last_holds_s == start + 72 * HOUR
+
+
+@given(st.lists(st.floats(0.0, 2000.0), min_size=1, max_size=MAX_POINTS), st.floats(0.0, 2000.0), st.booleans())
+def test_what_pickers_read_is_what_a_reading_with_its_points_says(
+    values: list[float], now: float, with_bounds: bool
+) -> None:
+    forecast = published(hourly(*values, spread=10.0 if with_bounds else None))
+    status = RegionProfileStatus(intensity=reading(now), forecast=forecast)
+    ahead = points_ahead(status)
+    assert forecast_of(status) == from_reading(status, ahead, stated_spread(ahead))
+
+
+def test_a_reading_alone_holds_for_an_hour_under_its_own_name() -> None:
+    made = from_reading(RegionProfileStatus(intensity=reading(300.0)), [], None)
+    assert (made.source, made.issued_unix_s, made.lower) == ("test", NOON.timestamp(), None)
+    assert made.end_unix_s == NOON.timestamp() + HOUR
+
+
+def test_neither_a_reading_nor_a_point_is_no_forecast() -> None:
+    with pytest.raises(InvalidInputError, match="neither a reading nor a point"):
+        from_reading(RegionProfileStatus(), [], None)
