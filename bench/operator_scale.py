@@ -1,8 +1,8 @@
 """What the operator costs at the size of a large platform, on a real API server with kwok's nodes and pods.
 
-uv run python -m bench.operator_scale [--quick]; results in build/bench/operator.json. Fifty regions, 200 pools with a
-policy and a picker each, 1,000 variants and 5,000 pods; the operator runs as a process of its own with the chart's
-rights. Its CPU is counted by the kernel, so that other work on the machine counts little.
+uv run python -m bench.operator_scale [--quick] [--burst]; results in build/bench/operator.json. Fifty regions, 200
+pools with a policy and a picker each, 1,000 variants and 5,000 pods; the operator runs as a process of its own with the
+chart's rights. Its CPU is counted by the kernel, so that other work on the machine counts little.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,13 @@ HOUR_G = "250"
 QUIET_S = 15.0
 """Steady is a time of this length with writes for fewer than a tenth of the variants."""
 LONGEST_SETTLE_S = 300.0
+BURST_DWELL = "60s"
+"""After which fewer replicas of every target are wanted at once."""
+LONGEST_BURST_S = 420.0
+BURST_BEGINS_S = 180.0
+"""Within which the first target has to be scaled."""
+BURST_PAUSE_S = 0.5
+"""Between two reactions that are measured meanwhile."""
 
 Document = dict[str, Any]
 
@@ -97,7 +104,7 @@ def _pool(n: int, size: Size, host: str, port: int) -> Iterator[tuple[str, Docum
     policy = {
         "targetRefs": [{"name": name}],
         "slo": {"ttft": "1s", "tpot": "50ms"},
-        # Nothing goes while it is measured: what scaling 1,000 targets costs is no steady state.
+        # Nothing goes while it is measured: what scaling 1,000 targets costs is no steady state (`burst` measures it).
         "autoscaling": {"actuation": "Scale", "interval": "30s", "scaleDown": {"dwell": "1h"}},
         "power": {},
         "enforcement": "Enforce",
@@ -285,7 +292,47 @@ def settle(operator: OperatorProcess, size: Size) -> None:
     print("  it never settled: what follows is no steady state", file=sys.stderr, flush=True)
 
 
-def measure(size: Size, folder: Path) -> dict[str, Any]:
+def burst(cluster: ControlPlane, operator: OperatorProcess, size: Size) -> dict[str, Any]:
+    """How late statuses of regions are while fewer replicas of all targets come due at once."""
+    print("  a burst: fewer replicas of all targets at once", file=sys.stderr, flush=True)
+    dwell = {"spec": {"autoscaling": {"scaleDown": {"dwell": BURST_DWELL}}}}
+    with httpx.Client(base_url=cluster.proxy(), timeout=30.0) as http:
+        for n in range(size.pools):
+            path = _ours("carbonpolicies", f"pool-{n}", _namespace(n))
+            http.patch(path, json=dwell, headers={"Content-Type": "application/merge-patch+json"}).raise_for_status()
+
+    scaled = {"action": "scale", "outcome": "success"}
+
+    def done() -> float:
+        return operator.metric("heliotrope_actuations_total", scaled)
+
+    before, counted = done(), "heliotrope_kubernetes_requests_total"
+    waited = time.monotonic()
+    while done() == before:
+        if time.monotonic() - waited > BURST_BEGINS_S:
+            raise RuntimeError("no target was scaled")
+        time.sleep(0.2)
+    reactions: list[float] = []
+    started, requests, cpu = time.monotonic(), operator.metric(counted), cpu_seconds(operator.pid)
+    newest, last = done(), started
+    # Targets go step by step; the burst is over once none has moved for as long as steady is told by.
+    while time.monotonic() - last < QUIET_S and time.monotonic() - started < LONGEST_BURST_S:
+        reactions.append(reaction_s(cluster, f"r{len(reactions) % size.regions}", 1_000 + len(reactions)))
+        if (now := done()) != newest:
+            newest, last = now, time.monotonic()
+        time.sleep(BURST_PAUSE_S)
+    seconds = time.monotonic() - started
+    return {
+        "writes": newest - before,
+        "seconds": round(last - started, 1),
+        "cores": round((cpu_seconds(operator.pid) - cpu) / seconds, 3),
+        "api_requests_per_minute": round((operator.metric(counted) - requests) / seconds * 60.0, 1),
+        "reactions": len(reactions),
+        "signal_reaction_s": {"p50": sorted(reactions)[len(reactions) // 2], "max": max(reactions)},
+    }
+
+
+def measure(size: Size, folder: Path, *, with_burst: bool) -> dict[str, Any]:
     """All but the allocation."""
     host = own_address()
     ports = free_ports(size.pools)
@@ -325,11 +372,13 @@ def measure(size: Size, folder: Path) -> dict[str, Any]:
             cores = (cpu_seconds(pid) - before_cpu) / seconds
             per_minute = (operator.metric(counted) - before_requests) / seconds * 60.0
             reactions = [reaction_s(cluster, f"r{n % size.regions}", 300 + n) for n in range(size.reactions)]
+            found = {"burst": burst(cluster, operator, size)} if with_burst else {}
         return {
             "steady_cores": round(cores, 4),
             "rss_mb": round(peak_mb, 1),
             "signal_reaction_s": {"p50": sorted(reactions)[len(reactions) // 2], "max": max(reactions)},
             "api_requests_per_minute": round(per_minute, 1),
+            **found,
         }
 
 
@@ -344,10 +393,17 @@ def main() -> None:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, in about two minutes")
-    quick = parser.parse_args().quick
+    parser.add_argument(
+        "--burst", action="store_true", help="also measure while fewer replicas of all targets come due, some minutes"
+    )
+    parser.add_argument("--pools", type=int, help="fewer pools than usual, each with a policy and five variants")
+    parser.add_argument("--steady", type=float, help="seconds to measure the steady state for")
+    arguments = parser.parse_args()
+    quick = arguments.quick
     size = QUICK if quick else WHOLE
+    size = replace(size, pools=arguments.pools or size.pools, steady_s=arguments.steady or size.steady_s)
     with tempfile.TemporaryDirectory(prefix="heliotrope-bench-") as name:
-        found = measure(size, Path(name))
+        found = measure(size, Path(name), with_burst=arguments.burst)
     result = found | {
         "allocation_200x20_s": allocation(quick),
         "regions": size.regions,

@@ -18,6 +18,7 @@ from heliotrope_operator.hub import member as hub
 from heliotrope_operator.kinds.catalog import watched
 from heliotrope_operator.kinds.targets import ScaleTarget
 from heliotrope_operator.kube import Kube
+from heliotrope_operator.lanes import lane_of, limits
 from heliotrope_operator.leadership import Leadership
 from heliotrope_operator.metrics import Metrics, RegionCollector
 from heliotrope_operator.parts import Context, Part
@@ -29,6 +30,7 @@ from heliotrope_operator.resources import Key, Kind, ResourceType
 from heliotrope_operator.resync import Resync
 from heliotrope_operator.settings import OperatorSettings
 from heliotrope_operator.stopping import stop_on_signals
+from heliotrope_operator.tables import Tables
 from heliotrope_operator.watching import kopf_registry, kopf_settings
 from heliotrope_operator.workqueue import WorkQueue
 from heliotrope_operator.writer import Writer
@@ -53,7 +55,13 @@ class Operator:
             settings=settings.lease,
             unix_clock=time.time,
         )
-        self._queue: WorkQueue[Key] = WorkQueue(capacity=settings.queue_capacity, on_drop=self._dropped)
+        self._tables = Tables()
+        self._queue: WorkQueue[Key] = WorkQueue(
+            capacity=settings.queue_capacity,
+            on_drop=self._dropped,
+            lane=lambda key: lane_of(key, self._cluster, self._tables),
+            limits=limits(settings.workers),
+        )
         self._resync = Resync(
             kube,
             self._cluster,
@@ -122,6 +130,7 @@ class Operator:
             metrics=self._metrics,
             unix_clock=clock,
             enqueue=self._queue.add_all,
+            tables=self._tables,
         )
         parts = [statuses.part(context)]
         if settings.parts.engines:

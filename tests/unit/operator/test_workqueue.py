@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.operator.virtual import run_virtual
 
-from heliotrope_operator.workqueue import Backoff, WorkQueue
+from heliotrope_operator.workqueue import PASSED_OVER, Backoff, WorkQueue
 
 pytestmark = pytest.mark.looptime
 
@@ -150,6 +150,85 @@ async def test_times_that_are_overridden_again_and_again_take_no_memory() -> Non
     assert len(work._heap) < 200
 
 
+def by_letter(key: str) -> int:
+    """A lane for each first letter."""
+    return ord(key[0]) - ord("a")
+
+
+async def test_an_earlier_lane_goes_first_and_within_one_whoever_waits_longest() -> None:
+    work = queue(lane=by_letter)
+    work.add_all(["c1", "b1", "c2", "a1", "b2", "a2"])
+
+    assert [await work.get() for _ in range(6)] == ["a1", "a2", "b1", "b2", "c1", "c2"]
+
+
+async def test_a_burst_in_a_limited_lane_leaves_a_worker_for_the_others() -> None:
+    work = queue(lane=by_letter, limits={1: 3})
+    work.add_all([f"b{n}" for n in range(1_000)])
+    took: list[float] = []
+
+    async def worker() -> None:
+        while True:
+            key = await work.get()
+            if key == "a":
+                took.append(asyncio.get_running_loop().time() - added)
+            await asyncio.sleep(30.0 if key[0] == "b" else 0.0)
+            work.done(key)
+
+    added = 100.0
+    workers = [asyncio.create_task(worker()) for _ in range(4)]
+    started = asyncio.get_running_loop().time()
+    await asyncio.sleep(100.0)
+    added = asyncio.get_running_loop().time()
+    assert work.working == 3
+    work.add("a")
+    await asyncio.sleep(1.0)
+    assert took == [0.0]
+    while len(work) or work.working:
+        await asyncio.sleep(1.0)
+    # Nothing stood still meanwhile: three at a time, all of them.
+    assert asyncio.get_running_loop().time() - started == pytest.approx(30.0 * 1_000 / 3, rel=0.01)
+    for each in workers:
+        each.cancel()
+
+
+async def test_a_lane_that_was_passed_over_often_enough_has_its_turn() -> None:
+    work = queue(lane=by_letter)
+    work.add("b")
+    order = []
+    for n in range(3 * PASSED_OVER):
+        work.add_all([f"a{n}", f"a{n}x"])
+        key = await work.get()
+        order.append(key)
+        work.done(key)
+
+    assert order.index("b") == PASSED_OVER
+
+
+async def test_added_again_a_waiting_key_goes_over_to_an_earlier_lane_but_never_to_a_later_one() -> None:
+    lanes = {"x": 2, "y": 1}
+    work = queue(lane=lambda key: lanes[key])
+    work.add_all(["y", "x"])
+    lanes["x"], lanes["y"] = 0, 5
+    work.add_all(["x", "y"])
+    lanes["z"] = 2
+    work.add("z")
+
+    assert [await work.get() for _ in range(3)] == ["x", "y", "z"]
+
+
+async def test_a_key_that_comes_back_comes_in_the_lane_that_it_has_then() -> None:
+    lanes = {"x": 0, "y": 1}
+    work = queue(lane=lambda key: lanes[key])
+    work.add("x")
+    await work.get()
+    work.add_all(["x", "y"])
+    lanes["x"] = 2
+    work.done("x")
+
+    assert [await work.get(), await work.get()] == ["y", "x"]
+
+
 Step = tuple[float, str]
 
 
@@ -167,7 +246,13 @@ def test_every_adding_is_followed_by_a_reconcile_and_no_key_has_two_workers(
 
 async def _check(steps: list[Step], seed: int, workers: int) -> None:
     rng = random.Random(seed)
-    work: WorkQueue[str] = WorkQueue(capacity=100, rng=rng, backoff=Backoff(0.1, 5.0))
+    work: WorkQueue[str] = WorkQueue(
+        capacity=100,
+        rng=rng,
+        backoff=Backoff(0.1, 5.0),
+        lane=lambda key: rng.choice((by_letter(key) % 3, 0)),
+        limits={2: 1},
+    )
     in_work: set[str] = set()
     unseen: dict[str, int] = {}
     """Addings since the key was last taken."""
@@ -204,5 +289,6 @@ async def _check(steps: list[Step], seed: int, workers: int) -> None:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert not [each for each in results if isinstance(each, AssertionError)]
+    assert work._taken.total() == work.working
     # A key that fails for ever is retried for ever; what must not be is one that nobody will look at.
     assert all(key in work._due or key in work._ready or key in in_work for key in unseen), unseen
