@@ -53,12 +53,17 @@ async def learned(stack: Stack, seconds: float = 120.0) -> dict[str, Any]:
 
 async def learned_both(stack: Stack) -> tuple[dict[str, Any], int]:
     """The same once it has a model of both latencies, which may take more traffic; and how many requests were sent."""
+    targets: object = "no models"
     for seed in range(1, 6):
         await traffic(stack, 330, seed)
-        found = await learned(stack)
+        try:
+            found = await learned(stack, 30.0)
+        except TimeoutError:  # on a busy machine some samples are not taken
+            continue
+        targets = found["models"]["targets"].keys()
         if {"ttft_seconds", "tpot_seconds"} <= found["models"]["targets"].keys():
             return found, seed * 330
-    raise AssertionError(found["models"]["targets"].keys())
+    raise AssertionError(targets)
 
 
 async def decision(stack: Stack, request_id: str) -> str:
