@@ -59,6 +59,7 @@ def calibrate(
     yes: Flag = False,
     state_folder: Path = Path("/var/lib/heliotrope"),
     original_sm_clock_mhz: int | None = None,
+    watchdog_seconds: float = 15.0,
     engine_pid: int | None = None,
     api_key_file: Path | None = None,
     time_scale: float = 1.0,
@@ -110,6 +111,8 @@ def calibrate(
         yes: Do not ask before it begins.
         state_folder: Folder of the node's agent, which says who has the GPUs.
         original_sm_clock_mhz: SM clock that this node's GPUs are locked to at rest, which is put back; by default none.
+        watchdog_seconds: Without a sign of life for so long, as when it was stopped, a process that it starts for this
+            kills the calibration and puts the GPUs back; a step that hangs is noticed half a minute later.
         engine_pid: Process whose descendants alone may use the GPUs; by default all must be of one container.
         api_key_file: File with the engine's API key.
         time_scale: Engine seconds per second of an emulated engine; 1 for real ones.
@@ -127,6 +130,8 @@ def calibrate(
         raise InvalidInputError("--variant", "--variant-file names the variant already")
     if not 0 < time_scale <= 1_000:
         raise InvalidInputError("--time-scale", f"{time_scale:g} is not above 0 and at most 1000")
+    if not 1.0 <= watchdog_seconds <= 3_600.0:
+        raise InvalidInputError("--watchdog-seconds", f"{watchdog_seconds:g} is not between 1 and 3600")
     document, measured_phases = _variant(variant_file, phases)
     sweep = Sweep(
         clocks=(),
@@ -162,6 +167,7 @@ def calibrate(
         resume=resume,
         state_folder=state_folder,
         original_mhz=original_sm_clock_mhz,
+        watchdog_s=watchdog_seconds,
     )
     driver = find_driver()
     try:

@@ -35,12 +35,24 @@ class Counters:
         self._last: dict[str, float] = {}
         self._looks: list[Look] = []
         self._problem: CalibrationError | None = None
+        self._read_at_s = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="energy counters", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
+
+    def check(self) -> None:
+        """See that the driver answers; cheap, to be asked often.
+
+        Raises:
+            CalibrationError: as the class says.
+        """
+        if self._problem is not None:
+            raise self._problem
+        if time.monotonic() - self._read_at_s > STOP_SECONDS:
+            raise CalibrationError(f"the GPU driver has not answered for {STOP_SECONDS:g} s")
 
     def stop(self) -> None:
         """End; blocks for one reading.
@@ -73,6 +85,7 @@ class Counters:
             while not self._stop.is_set():
                 for uuid, (times_s, joules) in zip(self._uuids, self._samples, strict=True):
                     self._read(uuid, times_s, joules)
+                    self._read_at_s = time.monotonic()
                 if time.monotonic() >= look_due:
                     look_due = time.monotonic() + look_period
                     readings = tuple(self._driver.read(uuid) for uuid in self._uuids)

@@ -1,17 +1,20 @@
 """The GPUs in a calibration's hands: the same lock, file of originals, fence and heartbeat as the agent's.
 
-So a calibration and an agent refuse each other, and whoever finds a killed calibration's GPUs puts them back: the next
-start, `heliotrope agent --restore`, an agent, or a watchdog that shares the folder.
+So a calibration and an agent refuse each other. A calibration that is dead, or leaves no sign of life, has its GPUs put
+back by the watchdog that it starts for itself, or one that shares the folder; else by whoever comes next: the next
+start, `heliotrope agent --restore`, an agent.
 """
 
 import logging
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from heliotrope_agent.calibrate.errors import CalibrationError
+from heliotrope_agent.calibrate.guard import Guard
 from heliotrope_agent.clock import boottime_s
 from heliotrope_agent.control.restore import put_back_all, turn_watched
 from heliotrope_agent.driver.interface import Driver
@@ -24,6 +27,10 @@ from heliotrope_agent.state.records import Knob, Levels, Ownership
 from heliotrope_agent.state.store import Store
 
 BEAT_SECONDS = 1.0
+STEP_SECONDS = 30.0
+"""A step of the sweep takes less: the driver has 20 s for a call, the engine 15 s for a page. After so long without one
+there are no more signs of life, whatever else of the process is alive."""
+WATCHDOG_SECONDS = 15.0
 RESTORE_SECONDS = 10.0
 """How long the driver may take to put all GPUs back."""
 
@@ -37,19 +44,35 @@ class Custody:
         driver: of the GPUs.
         folder: the agent's state folder, which says who has the GPUs; it must exist.
         original_mhz: SM clock that GPUs of this node are locked to at rest; None: not locked.
+        watchdog_s: without a sign of life for so long its watchdog takes this process for dead or hung.
 
     Raises:
         AnotherAgentError: if an agent, its watchdog or another calibration has them.
         StateError: if the folder cannot be used.
-        CalibrationError: if GPUs that a killed calibration or agent left cannot be put back.
+        CalibrationError: if GPUs that a killed calibration or agent left cannot be put back, or no watchdog starts.
     """
 
-    def __init__(self, driver: Driver, folder: Path, *, original_mhz: int | None = None) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        folder: Path,
+        *,
+        original_mhz: int | None = None,
+        watchdog_s: float = WATCHDOG_SECONDS,
+        clock: Callable[[], float] = boottime_s,
+    ) -> None:
         self._driver = driver
         self._folder = folder
         self._original_mhz = original_mhz
         self._lock = Lock(folder, Role.CALIBRATE, time.time)
         self._boot_id = boot_id()
+        self._guard = Guard(folder, watchdog_s, original_mhz)
+        self._beat_s = min(BEAT_SECONDS, watchdog_s / 4.0)
+        self._clock = clock
+        self._step_until_s = clock() + STEP_SECONDS
+        self._set = threading.Event()
+        """Whether the driver has no call that sets a clock."""
+        self._set.set()
         self.put_back: tuple[str, ...] = ()
         """GPUs that were found changed at the start, and are no more."""
 
@@ -64,10 +87,13 @@ class Custody:
             self._fence = Fence(self._folder)
             self._store = Store(self._folder, self._fence.check)
             self._heartbeat = Heartbeat(
-                self._folder / AGENT, ProcessId.own(), self._boot_id, boottime_s, every_s=BEAT_SECONDS
+                self._folder / AGENT, ProcessId.own(), self._boot_id, self._clock, every_s=self._beat_s
             )
             self._take_over()
+            self.progressed()
+            self._guard.ensure()
         except BaseException:
+            self._guard.end()
             self._lock.release()
             raise
         return self
@@ -75,20 +101,35 @@ class Custody:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.progressed()
+        if not self._settled():
+            # Whatever is put back now, that call may change again: only a dead process sets nothing more. The watchdog
+            # kills this one, for want of signs of life, and puts back.
+            logger.error("the driver has not answered yet and may still set a clock: the watchdog puts it back soon")
+            self._guard.leave()
+            return
+        failed: dict[str, str] | None = None
         try:
             failed = self._give_back()
         finally:
+            self._guard.leave() if failed is None or failed else self._guard.end()
             self._lock.release()
         if failed:
             before = "" if error is None or not str(error) else f"{error}. After that "
             raise CalibrationError(
-                f"{before}GPUs {', '.join(failed)} could not be put back ({'; '.join(failed.values())}): "
-                "run heliotrope agent --restore, or nvidia-smi -rgc"
+                f"{before}GPUs {', '.join(failed)} could not be put back ({'; '.join(failed.values())}); it is tried "
+                "again for ten minutes: then run heliotrope agent --restore, or nvidia-smi -rgc"
             ) from error
 
+    def progressed(self) -> None:
+        """The sweep has got on: `beat` leaves signs of life for another `STEP_SECONDS`."""
+        self._step_until_s = self._clock() + STEP_SECONDS
+        self.beat()
+
     def beat(self) -> None:
-        """Leave a sign of life; cheap, to be called often while all is well."""
-        self._heartbeat.beat()
+        """Leave a sign of life, unless the sweep hangs; cheap, to be called often."""
+        if self._clock() < self._step_until_s:
+            self._heartbeat.beat()
 
     def lock_clock(self, uuids: Sequence[str], mhz: int) -> None:
         """Hold the SM clock of GPUs; what they were before is on disk first.
@@ -97,7 +138,9 @@ class Custody:
             DriverError: if the driver refuses.
             FencedError: if somebody took over.
             StateError: if the disk refuses; then nothing is changed.
+            CalibrationError: if there is no watchdog; then nothing is changed.
         """
+        self._guard.ensure()
         now_s = time.time()
         records = [
             Ownership(
@@ -114,8 +157,21 @@ class Custody:
             for uuid in uuids
         ]
         self._store.save(records)
-        for record in records:
-            turn_watched(self._driver, record, Knob.SM_CLOCK, mhz, self._fence.check)
+        self._set.clear()
+        try:
+            for record in records:
+                turn_watched(self._driver, record, Knob.SM_CLOCK, mhz, self._fence.check)
+        finally:
+            self._set.set()
+
+    def _settled(self) -> bool:
+        """Wait for a call that sets a clock, which goes on when its caller was cancelled; whether it has ended."""
+        ends_s = time.monotonic() + RESTORE_SECONDS
+        while not self._set.wait(BEAT_SECONDS / 4.0):
+            self.beat()
+            if time.monotonic() >= ends_s:
+                return False
+        return True
 
     def _take_over(self) -> None:
         try:

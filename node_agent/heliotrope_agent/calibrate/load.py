@@ -25,32 +25,52 @@ class Ran:
     """Read from then on, to the end of the last."""
 
 
-async def decode(client: EngineClient, pace: Pace, *, batch: int, prompt_tokens: int, answer_tokens: int) -> Ran:
+async def decode(
+    client: EngineClient,
+    pace: Pace,
+    *,
+    batch: int,
+    prompt_tokens: int,
+    answer_tokens: int,
+    progressed: Callable[[], None],
+) -> Ran:
     """So many answers at once, all of the same length, all begun together.
+
+    `progressed` is called after each page, and ends the load with what it raises.
 
     Raises:
         EngineUnreachableError: if the engine fails.
         NodeInUseError: if somebody else sends it requests.
     """
-    prompts = [client.prompt(prompt_tokens) for _ in range(batch)]
+    prompts = await _prompts(client, batch, prompt_tokens)
 
     async def load() -> None:
         async with asyncio.TaskGroup() as group:
             for prompt in prompts:
                 group.create_task(client.answer(prompt, answer_tokens))
 
-    return await _watched(client, pace, batch, load)
+    return await _watched(client, pace, batch, load, progressed)
 
 
-async def prefill(client: EngineClient, pace: Pace, *, in_flight: int, prompt_tokens: int, prompts: int) -> Ran:
+async def prefill(
+    client: EngineClient,
+    pace: Pace,
+    *,
+    in_flight: int,
+    prompt_tokens: int,
+    prompts: int,
+    progressed: Callable[[], None],
+) -> Ran:
     """So many prompts with answers of one token, a certain number in flight: the next is sent when one ends.
+
+    `progressed` is called after each page, and ends the load with what it raises.
 
     Raises:
         EngineUnreachableError: if the engine fails.
         NodeInUseError: if somebody else sends it requests.
     """
     # Made beforehand: what is to be in flight must not wait for our own CPU.
-    ready = [client.prompt(prompt_tokens) for _ in range(prompts)]
+    ready = await _prompts(client, prompts, prompt_tokens)
 
     async def load() -> None:
         waiting = iter(ready)
@@ -63,10 +83,25 @@ async def prefill(client: EngineClient, pace: Pace, *, in_flight: int, prompt_to
             for _ in range(in_flight):
                 group.create_task(worker())
 
-    return await _watched(client, pace, in_flight, load)
+    return await _watched(client, pace, in_flight, load, progressed)
 
 
-async def _watched(client: EngineClient, pace: Pace, batch: int, load: Callable[[], Awaitable[None]]) -> Ran:
+async def _prompts(client: EngineClient, count: int, tokens: int) -> list[list[int]]:
+    """Prompts; others may run in between, such as whoever leaves signs of life."""
+    found = []
+    for _ in range(count):
+        found.append(client.prompt(tokens))
+        await asyncio.sleep(0)
+    return found
+
+
+async def _watched(
+    client: EngineClient,
+    pace: Pace,
+    batch: int,
+    load: Callable[[], Awaitable[None]],
+    progressed: Callable[[], None],
+) -> Ran:
     before = await client.page()
     pages: list[Page] = []
 
@@ -79,6 +114,7 @@ async def _watched(client: EngineClient, pace: Pace, batch: int, load: Callable[
                     "pool or Service, so that nobody else sends it requests"
                 )
             pages.append(page)
+            progressed()
             await pace.sleep(PAGE_PERIOD_S, LEAST_PAGE_PERIOD_S)
 
     try:

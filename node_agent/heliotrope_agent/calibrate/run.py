@@ -34,7 +34,7 @@ from heliotrope_agent.calibrate.window import (
     full_pages,
     measured,
 )
-from heliotrope_agent.driver.interface import Driver
+from heliotrope_agent.driver.interface import Driver, Reading
 
 CLOCK_SECONDS = 5.0
 """Wall-clock time within which a clock that was set is read back."""
@@ -93,6 +93,7 @@ class Calibration:
             CalibrationError: if engine or GPUs fail or somebody else uses them; the watcher has all up to then.
             DriverError: if the driver refuses a clock.
         """
+        # It beats only while the sweep has got on of late: see `Custody.progressed`.
         beating = asyncio.create_task(self._beat())
         try:
             return await self._run(record)
@@ -103,6 +104,7 @@ class Calibration:
         mhz: int | None = None
         lost = 0
         while (task := next_task(record.sweep, record)) is not None:
+            self.custody.progressed()
             self.watcher.begun(task, record)
             if task.mhz != mhz:
                 record = await self._set_clock(task.mhz, record)
@@ -145,9 +147,10 @@ class Calibration:
     async def _set_clock(self, mhz: int, record: Record) -> Record:
         """Set it, read it back, and wait until temperatures have settled."""
         await call(self.custody.lock_clock, self.uuids, mhz)
+        self.custody.progressed()
         deadline = time.monotonic() + CLOCK_SECONDS
         while True:
-            readings = [await call(self.driver.read, uuid) for uuid in self.uuids]
+            readings = await self._readings()
             clocks = [each.sm_clock_mhz for each in readings]
             if all(each is None or abs(each - mhz) <= CLOCK_TOLERANCE_MHZ for each in clocks):
                 break
@@ -159,36 +162,58 @@ class Calibration:
             await asyncio.sleep(0.02)
         settle_s, before = record.sweep.settle_seconds, None
         for _ in range(MOST_SETTLINGS):
-            await self.pace.sleep(settle_s, LEAST_SETTLE_SECONDS)
+            await self._sleep(settle_s)
             now = await self._temperature()
             if now is None or (before is not None and abs(now - before) <= SETTLED_CELSIUS):
                 break
             before = now
         return record
 
+    async def _sleep(self, engine_seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Wait, which is what the sweep is to do; `check` may end it."""
+        left_s = self.pace.wall_seconds(engine_seconds, LEAST_SETTLE_SECONDS)
+        ends_s = time.monotonic() + left_s
+        while left_s > 0.0:
+            await asyncio.sleep(min(left_s, BEAT_PERIOD_SECONDS))
+            check()
+            self.custody.progressed()
+            left_s = ends_s - time.monotonic()
+
+    async def _readings(self) -> list[Reading]:
+        """All GPUs, each a step of its own."""
+        found = []
+        for uuid in self.uuids:
+            found.append(await call(self.driver.read, uuid))
+            self.custody.progressed()
+        return found
+
     async def _temperature(self) -> int | None:
-        readings = [await call(self.driver.read, uuid) for uuid in self.uuids]
+        readings = await self._readings()
         known = [each.temperature_celsius for each in readings if each.temperature_celsius is not None]
         return max(known, default=None)
 
     async def _check_alone(self) -> None:
         page = await self.client.page()
+        self.custody.progressed()
         if page.in_flight:
             await asyncio.sleep(ALONE_SECONDS)
             page = await self.client.page()
+            self.custody.progressed()
         if page.in_flight:
             raise NodeInUseError(
                 f"the engine serves {page.in_flight} requests that are not ours: take it out of its pool or Service, "
                 "and wait until they have ended"
             )
-        readings = {uuid: await call(self.driver.read, uuid) for uuid in self.uuids}
-        check_processes({uuid: each.processes for uuid, each in readings.items()}, self.engine_pid)
+        readings = await self._readings()
+        check_processes(
+            {uuid: each.processes for uuid, each in zip(self.uuids, readings, strict=True)}, self.engine_pid
+        )
 
     async def _idle(self, mhz: int, seconds: float) -> Idle:
         counters = Counters(self.driver, self.uuids, self.pace)
         counters.start()
         try:
-            await self.pace.sleep(seconds, LEAST_SETTLE_SECONDS)
+            await self._sleep(seconds, counters.check)
         finally:
             await asyncio.to_thread(counters.stop)
         traces = counters.traces
@@ -226,6 +251,11 @@ class Calibration:
         sweep = record.sweep
         counters = Counters(self.driver, self.uuids, self.pace)
         counters.start()
+
+        def progressed() -> None:
+            counters.check()
+            self.custody.progressed()
+
         try:
             if phase is Phase.DECODE:
                 room = most_answer_tokens(sweep.decode_prompt_tokens, record.subject.max_model_len)
@@ -235,10 +265,16 @@ class Calibration:
                     batch=batch,
                     prompt_tokens=sweep.decode_prompt_tokens,
                     answer_tokens=min(amount, room),
+                    progressed=progressed,
                 )
             else:
                 ran = await load.prefill(
-                    self.client, self.pace, in_flight=batch, prompt_tokens=sweep.prompt_tokens, prompts=amount
+                    self.client,
+                    self.pace,
+                    in_flight=batch,
+                    prompt_tokens=sweep.prompt_tokens,
+                    prompts=amount,
+                    progressed=progressed,
                 )
         finally:
             await asyncio.to_thread(counters.stop)

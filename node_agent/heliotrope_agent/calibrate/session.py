@@ -12,7 +12,7 @@ from pathlib import Path
 from heliotrope.errors import InvalidInputError
 from heliotrope.units import kwh_from_joules, watts_from_milliwatts
 from heliotrope_agent.calibrate.clocks import spread_out
-from heliotrope_agent.calibrate.custody import Custody
+from heliotrope_agent.calibrate.custody import WATCHDOG_SECONDS, Custody
 from heliotrope_agent.calibrate.engine import EngineClient
 from heliotrope_agent.calibrate.errors import NodeInUseError, RecordError, StoppedError
 from heliotrope_agent.calibrate.foreign import check_processes
@@ -53,6 +53,7 @@ class Options:
     resume: bool = False
     state_folder: Path = STATE_FOLDER
     original_mhz: int | None = None
+    watchdog_s: float = WATCHDOG_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,12 @@ class Session:
         for number in STOPPING:
             loop.add_signal_handler(number, stop, number)
         try:
-            with Custody(self._driver, options.state_folder, original_mhz=options.original_mhz) as custody:
+            with Custody(
+                self._driver,
+                options.state_folder,
+                original_mhz=options.original_mhz,
+                watchdog_s=options.watchdog_s,
+            ) as custody:
                 async with self._client() as client:
                     await client.facts()
                     uuids = tuple(device.uuid for device in plan.devices)

@@ -79,6 +79,7 @@ class Heartbeat:
 
     def remove(self) -> None:
         """Say good-bye: what there was to put back is put back."""
+        self._last_s = float("-inf")
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)

@@ -1,12 +1,14 @@
-"""The watchdog: puts everything back when the agent's signs of life stop.
+"""The watchdog: puts everything back when the signs of life of whoever has the GPUs stop.
 
-It acts in this order. It takes the lock, or finds that the silent agent has it. That one it kills if it can see it, so
-that it cannot write any more, even if it is hung in the driver or was stopped. It raises the fence, for an agent in
-another namespace that cannot be seen. Then it puts back what is in the file of originals, and forgets it.
+That is the node's agent, or a calibration, which leaves the same signs. It acts in this order. It takes the lock, or
+finds that the silent process has it. That one it kills if it can see it, so that it cannot write any more, even if it
+is hung in the driver or was stopped. It raises the fence, for a process in another namespace that cannot be seen. Then
+it puts back what is in the file of originals, and forgets it.
 """
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,11 @@ from heliotrope_agent.state.store import Store
 _logger = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_S = 300.0
+_DEATH_S = 2.0
+"""How long a killed process may take to let go of its lock."""
+_DEATH_STEP_S = 0.02
+_WATCHED = frozenset({Role.AGENT, Role.CALIBRATE})
+"""Whose silence counts. A human's restoring and another watchdog leave no signs of life, and are soon done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class Watchdog:
             return ()
         if not records:
             return ()
-        return self._take_over(tuple(records.values()), f"no sign of life of the agent for {silent_s:.1f} s")
+        return self._take_over(tuple(records.values()), f"no sign of life for {silent_s:.1f} s")
 
     def silent_for_s(self) -> float:
         """How long we have seen no new sign of life of the agent."""
@@ -131,17 +138,32 @@ class Watchdog:
         try:
             lock.take()
         except AnotherAgentError as error:
-            other = isinstance(error.holder, LockHolder) and error.holder.role is not Role.AGENT
+            other = isinstance(error.holder, LockHolder) and error.holder.role not in _WATCHED
             if other or heartbeat.read(self._watch.folder / heartbeat.AGENT) != self._seen:
-                return False  # a human, a calibration, or a new agent, which puts back for itself what it finds
-            if self._seen is not None:
-                _kill(self._seen.process)
+                return False  # a human, another watchdog, or a new process, which puts back for itself what it finds
             _logger.warning("%s, and is silent: it is fenced off", error)
+            if self._seen is not None and _kill(self._seen.process):
+                return self._takes_after_kill(lock)
         except StateError as error:  # a disk without lock and fence: the kill has to do
             if self._seen is not None:
                 _kill(self._seen.process)
             _logger.warning("%s", error)
         return True
+
+    def _takes_after_kill(self, lock: Lock) -> bool:
+        """Take what a killed process had; False: somebody else was faster, and puts back what it finds."""
+        ends_s = time.monotonic() + _DEATH_S
+        while time.monotonic() < ends_s:
+            try:
+                lock.take()
+            except AnotherAgentError:
+                time.sleep(_DEATH_STEP_S)
+            except StateError:
+                return True
+            else:
+                return True
+        # A driver's call that cannot be interrupted keeps the dead from going; whoever else came has signs of life.
+        return heartbeat.read(self._watch.folder / heartbeat.AGENT) == self._seen
 
     def _restore(self, records: tuple[Ownership, ...] | None, fence: Fence, why: str) -> tuple[Restored, ...]:
         watch = self._watch
@@ -175,6 +197,8 @@ class Watchdog:
         self._said = problem
 
 
-def _kill(process: ProcessId) -> None:
-    if kill(process):
-        _logger.warning("killed the silent agent with pid %d", process.pid)
+def _kill(process: ProcessId) -> bool:
+    killed = kill(process)
+    if killed:
+        _logger.warning("killed the silent process with pid %d", process.pid)
+    return killed
