@@ -1,13 +1,15 @@
 """What `heliotrope status` shows, from a cluster or a folder. What cannot be read is a sentence, not an empty list."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heliotrope.api.documents import AnyResource, parse
+from heliotrope.api.scalars import parse_time
 from heliotrope.api.v1alpha1 import CarbonPolicy, NodePower, RegionProfile, WorkloadVariant
 from heliotrope.api.v1alpha1.common import Resource
 from heliotrope.errors import InvalidInputError
@@ -24,6 +26,8 @@ PAGE = 200
 MAX_PICKERS = 50
 """Pools whose pickers are asked for savings; more are for Prometheus."""
 METRICS_PORT = "http-metrics"
+AGENT = "heliotrope-agent"
+"""Field manager of the node agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Snapshot:
     jobs: tuple[WaitingJob, ...] | None
     pickers: tuple[PickerText, ...] = ()
     problems: tuple[str, ...] = ()
+    reported_unix_s: Mapping[str, float] = field(default_factory=dict)
+    """By node, when its agent last wrote the NodePower's status, by the API server's clock: a node's may be wrong."""
 
     def within(self, namespaces: Iterable[str]) -> "Snapshot":
         """Only what is in these namespaces, beside what belongs to no namespace; all without any."""
@@ -137,6 +143,7 @@ async def _cluster(kubeconfig: Path | None, namespaces: tuple[str, ...], *, ask_
             policies=policies,
             variants=await reader.own(WorkloadVariant),
             node_powers=await reader.own(NodePower),
+            reported_unix_s=reader.reported_unix_s,
             jobs=await reader.jobs(),
             pickers=await reader.pickers(policies or ()) if ask_pickers else (),
         )
@@ -150,6 +157,8 @@ class _Reader:
         self._kube = kube
         self._namespaces = namespaces
         self.problems: list[str] = []
+        self.reported_unix_s: dict[str, float] = {}
+        """See `Snapshot`; once NodePowers were read."""
 
     async def own(self, kind: type[R]) -> tuple[R, ...] | None:
         """All objects of one of our kinds, by name; None: they may not be read."""
@@ -169,6 +178,8 @@ class _Reader:
                 continue
             if isinstance(each, kind):
                 found.append(each)
+            if isinstance(each, NodePower) and (at := _reported(document)) is not None:
+                self.reported_unix_s[each.metadata.name] = at
         return tuple(sorted(found, key=lambda each: (each.metadata.namespace or "", each.metadata.name)))
 
     async def jobs(self) -> tuple[WaitingJob, ...] | None:
@@ -271,6 +282,15 @@ class _Reader:
 def _of(kind: type[R], resources: Iterable[AnyResource]) -> tuple[R, ...]:
     found = [each for each in resources if isinstance(each, kind)]
     return tuple(sorted(found, key=lambda each: (each.metadata.namespace or "", each.metadata.name)))
+
+
+def _reported(document: Document) -> float | None:
+    """When the node's agent last wrote the status of a NodePower, as the API server keeps it of each manager."""
+    for entry in document.get("metadata", {}).get("managedFields") or ():
+        if entry.get("manager") == AGENT and entry.get("subresource") == "status":
+            with contextlib.suppress(ValueError, KeyError):
+                return parse_time(entry["time"]).timestamp()
+    return None
 
 
 def _name(document: Document) -> str:

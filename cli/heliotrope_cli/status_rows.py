@@ -7,6 +7,7 @@ from typing import Any
 from heliotrope.api.scalars import format_time
 from heliotrope.api.v1alpha1 import CarbonPolicy, NodePower, RegionProfile, WorkloadVariant
 from heliotrope.api.v1alpha1.common import Condition
+from heliotrope.api.v1alpha1.nodepower import SILENT_S
 from heliotrope_cli.region_forecasts import published
 from heliotrope_cli.status_read import Snapshot, WaitingJob
 
@@ -36,7 +37,11 @@ def document(snapshot: Snapshot, savings: list[Row]) -> Row:
         "policies": _all(lambda each, _: policy(each), snapshot.policies, now),
         "variants": _all(lambda each, _: variant(each), snapshot.variants, now),
         "waiting_jobs": None if snapshot.jobs is None else waiting(snapshot.jobs),
-        "node_powers": _all(lambda each, _: node_power(each), snapshot.node_powers, now),
+        "node_powers": _all(
+            lambda each, _: node_power(each, now, snapshot.reported_unix_s.get(each.metadata.name)),
+            snapshot.node_powers,
+            now,
+        ),
         "savings": savings,
         "problems": list(snapshot.problems),
     }
@@ -123,10 +128,21 @@ def waiting(jobs: Iterable[WaitingJob]) -> Row:
     }
 
 
-def node_power(resource: NodePower) -> Row:
-    """A node's GPUs and whether what is wanted of them is in effect."""
+def node_power(resource: NodePower, now_unix_s: float, reported_unix_s: float | None = None) -> Row:
+    """A node's GPUs, whether what is wanted of them is in effect, and how long ago its agent said so.
+
+    Args:
+        resource: the NodePower.
+        now_unix_s: the time.
+        reported_unix_s: when the status was last written; None: not known, and the agent's own time is taken.
+    """
     status = resource.status
     conditions = () if status is None else status.conditions
+    heartbeat = None if status is None else status.heartbeat_time
+    if reported_unix_s is None and heartbeat is not None:
+        reported_unix_s = heartbeat.timestamp()
+    age_s = None if reported_unix_s is None or heartbeat is None else now_unix_s - reported_unix_s
+    stopped = any(each.type == "Applied" and each.reason == "AgentStopped" for each in conditions)
     return {
         "node": resource.metadata.name,
         "enforcement": resource.spec.enforcement.value,
@@ -134,6 +150,8 @@ def node_power(resource: NodePower) -> Row:
         "managed_gpus": None if status is None else status.managed_gpus,
         "applied": _condition(conditions, "Applied"),
         "lease": _condition(conditions, "LeaseValid"),
+        "agent_age_seconds": age_s,
+        "agent_silent": None if age_s is None else age_s >= SILENT_S and not stopped,
     }
 
 

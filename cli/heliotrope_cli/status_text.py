@@ -180,6 +180,13 @@ def _clocks(row: Row) -> str:
     return ", ".join(shown) or UNKNOWN
 
 
+def _agent(row: Row) -> str:
+    age_s, silent = row["agent_age_seconds"], row["agent_silent"]
+    if age_s is None:
+        return UNKNOWN
+    return f"silent for {_span(age_s)}" if silent else f"seen {_span(age_s)} ago"
+
+
 def _span(seconds: float) -> str:
     seconds = max(seconds, 0.0)
     for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
@@ -238,4 +245,5 @@ NODE_POWER: tuple[tuple[str, Cell], ...] = (
     ("Managed GPUs", _key("managed_gpus")),
     ("Applied", _condition("applied")),
     ("Lease", _condition("lease")),
+    ("Agent", _agent),
 )

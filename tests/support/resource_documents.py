@@ -461,6 +461,7 @@ def node_power() -> Document:
             "conditions": [_CONDITION | {"type": "Applied"}],
             "gpuCount": 2,
             "managedGpus": 1,
+            "heartbeatTime": _TIME,
             "gpus": [
                 {
                     "uuid": "GPU-5f1c2d3e-0000-1111-2222-333344445555",

@@ -15,7 +15,7 @@ from heliotrope_agent.control.plan import Action, Facts, GpuPlan, Plan, plan
 from heliotrope_agent.control.reasons import Cause, Reason
 from heliotrope_agent.control.restore import Restored, Result, put_back_all, to_defaults
 from heliotrope_agent.control.rules import Rules
-from heliotrope_agent.control.status import same, status_of, stopped
+from heliotrope_agent.control.status import beating, same, status_of, stopped
 from heliotrope_agent.control.unknown_originals import Defaults
 from heliotrope_agent.driver.interface import Device, Driver, Reading
 from heliotrope_agent.errors import CorruptStateError, DriverError, PodsUnknownError, StateError
@@ -316,8 +316,10 @@ class Loop:
         if power is None:
             return
         previous = self._status if self._status is not None else power.status
-        status = status_of(made, after, self._rules, previous, datetime.fromtimestamp(self._node.wall_clock(), UTC))
-        if not same(previous, status) and not self._rules.dry_run:
+        now = datetime.fromtimestamp(self._node.wall_clock(), UTC)
+        status = beating(status_of(made, after, self._rules, previous, now), previous, now)
+        beats = previous is None or previous.heartbeat_time != status.heartbeat_time
+        if (beats or not same(previous, status)) and not self._rules.dry_run:
             self._node.cluster.report(status)
         self._status = status
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from heliotrope.api.v1alpha1.common import Condition, ConditionStatus
-from heliotrope.api.v1alpha1.nodepower import GpuSettings, GpuStatus, NodePowerStatus
+from heliotrope.api.v1alpha1.nodepower import HEARTBEAT_S, GpuSettings, GpuStatus, NodePowerStatus
 from heliotrope.units import watts_from_milliwatts
 from heliotrope_agent.control.plan import Facts, GpuPlan, Plan
 from heliotrope_agent.control.reasons import Reason
@@ -99,7 +99,8 @@ def stopped(status: NodePowerStatus, managed: int, now: datetime) -> NodePowerSt
         for each in status.conditions
     )
     gpus = status.gpus if managed else tuple(_unmanaged(each) for each in status.gpus)
-    return status.model_copy(update={"conditions": conditions, "managed_gpus": managed, "gpus": gpus})
+    found = {"conditions": conditions, "managed_gpus": managed, "gpus": gpus, "heartbeat_time": _whole(now)}
+    return status.model_copy(update=found)
 
 
 def _unmanaged(gpu: GpuStatus) -> GpuStatus:
@@ -204,13 +205,31 @@ def _listed(uuids: list[str], shown: int = 4) -> str:
     return ", ".join(uuids[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
+def beating(status: NodePowerStatus, previous: NodePowerStatus | None, now: datetime) -> NodePowerStatus:
+    """The status with a sign of life: a new one where it says something new, or the last one is a minute old.
+
+    Args:
+        status: as `status_of` has it.
+        previous: what the status says.
+        now: wall time; one that was set back makes the last sign one of the future, and a new one due.
+    """
+    before = None if previous is None else previous.heartbeat_time
+    lasts = before is not None and 0.0 <= (now - before).total_seconds() < HEARTBEAT_S
+    time = before if lasts and same(previous, status) else _whole(now)
+    return status.model_copy(update={"heartbeat_time": time})
+
+
+def _whole(now: datetime) -> datetime:
+    return now.replace(microsecond=0)
+
+
 def same(one: NodePowerStatus | None, other: NodePowerStatus) -> bool:
-    """Whether two statuses say the same, whenever they began to."""
+    """Whether two statuses say the same, whenever they began to, and whenever the agent was at work."""
     return one is not None and _timeless(one) == _timeless(other)
 
 
 def _timeless(status: NodePowerStatus) -> Mapping[str, object]:
-    found = status.model_dump()
+    found = status.model_dump(exclude={"heartbeat_time"})
     for each in found["conditions"]:
         del each["last_transition_time"]
     return found

@@ -25,7 +25,7 @@ from heliotrope_operator.kinds.nodes import node_key
 from heliotrope_operator.parts import Context
 from heliotrope_operator.power.gather import Gatherer, Governed
 from heliotrope_operator.power.lease import PowerLease
-from heliotrope_operator.power.metrics import Decided, PowerMetrics
+from heliotrope_operator.power.metrics import Agents, Decided, PowerMetrics
 from heliotrope_operator.power.publish import Wanted, is_so, node_power_document, wanted_node_powers
 from heliotrope_operator.power.report import (
     OWN_CONDITIONS,
@@ -48,6 +48,8 @@ INTERVAL_S = 5.0
 QUIET_S = 10.0
 FORGET_S = 60.0
 """After so long without a pass its decisions are no news any more."""
+MOST_ASKED = 20
+"""NodePowers that one pass reads from the API server before it calls their agents silent."""
 AGAIN_S = 1.0
 """After a write that lost a race."""
 DEFAULT_POWER = Power(clock_per_phase=False)
@@ -86,11 +88,17 @@ class PowerController:
         """Nodes whose NodePower is somebody else's, with the policies that wanted to write it."""
         self._decided: tuple[Decided, ...] = ()
         self._decided_unix_s = float("-inf")
+        self._agents: Agents | None = None
 
     def decided(self) -> tuple[Decided, ...]:
         """What the last pass decided; nothing if that was long ago, as another replica leads. For any thread."""
         recent = self._context.unix_clock() - self._decided_unix_s < FORGET_S
         return self._decided if recent else ()
+
+    def agents(self) -> Agents | None:
+        """What the last pass heard of the nodes' agents; None as `decided` is empty. For any thread."""
+        recent = self._context.unix_clock() - self._decided_unix_s < FORGET_S
+        return self._agents if recent else None
 
     async def reconcile(self, key: Key) -> float | None:  # noqa: ARG002 - there is one key
         """One pass; see `RegionController.reconcile`.
@@ -99,7 +107,15 @@ class PowerController:
             NotLeaderError: if this replica may not write.
             ApiError: if what keeps the NodePowers alive could not be written.
         """
+        try:
+            return await self._pass()
+        except ApiError:
+            self._gatherer.hearing.failed()
+            raise
+
+    async def _pass(self) -> float:
         now_unix_s = self._context.unix_clock()
+        await self._listen(now_unix_s)
         found = self._gatherer.policies()
         self._sources.keep(frozenset(each.key for each in found))
         decisions = []
@@ -126,6 +142,20 @@ class PowerController:
         if lost:
             return AGAIN_S
         return INTERVAL_S if any(each.budgeted.moves for each in decisions) else QUIET_S
+
+    async def _listen(self, now_unix_s: float) -> None:
+        """Hear the nodes' agents. Before one is called silent the API server is asked: the watch may have stalled."""
+        context, hearing = self._context, self._gatherer.hearing
+        hearing.look(self._gatherer.signs(), now_unix_s)
+        for node in hearing.doubtful(MOST_ASKED):
+            path = RESOURCES[Kind.NODE_POWER].path(name=node)
+            try:
+                context.cluster.observe(Kind.NODE_POWER, await context.kube.get(path))
+            except NotFoundError:
+                continue  # the watch will tell
+            hearing.asked(node)
+        hearing.look(self._gatherer.signs(), now_unix_s)
+        self._agents = Agents(hearing.silent(), hearing.ages_s())
 
     def _follow(self, governed: Governed) -> None:
         """Have a source asked that nobody asks yet."""

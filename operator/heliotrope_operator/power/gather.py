@@ -18,10 +18,12 @@ from heliotrope.power.plan import VariantFacts
 from heliotrope.power.split import Verdict
 from heliotrope.power.turns import NEVER, Recent
 from heliotrope_operator.cluster import Cluster
+from heliotrope_operator.conditions import ConditionType
 from heliotrope_operator.kinds.namespaces import namespace_key
 from heliotrope_operator.kinds.nodepowers import node_power_key
 from heliotrope_operator.kinds.pods import Pod
 from heliotrope_operator.kinds.policies import policy_key
+from heliotrope_operator.power.hearing import Hearing, Sign
 from heliotrope_operator.resources import Key, Kind
 from heliotrope_operator.tables import Tables, VariantLoad
 from heliotrope_operator.turns import chosen_power
@@ -31,6 +33,9 @@ _PASSING = frozenset({"AdviseOnly", "Dwell", "Group", "LeaseExpired"})
 has seen no renewal of the Lease yet, which whoever reads this renews."""
 LOAD_STALE_S = 300.0
 """A load that was measured longer ago is unknown."""
+STOPPED = "AgentStopped"
+"""The reason of an agent that has put everything back and ended: it is not expected to say more."""
+AGENT_SILENT = "AgentSilent"
 _ALIVE = ("Pending", "Running")
 _BUDGET_REASONS = frozenset({Verdict.WITHIN.value, Verdict.PROMISE_AT_RISK.value, Verdict.INFEASIBLE.value})
 
@@ -66,6 +71,8 @@ class Governed:
     """Of their nodes, those from which no node agent has ever reported."""
     unapplied: Mapping[str, str] = field(default_factory=dict)
     """Of their nodes, those whose agent says that not every intent is in effect, with its reason."""
+    silent: frozenset[str] = frozenset()
+    """Of their nodes, those whose agent has said something once and gives no sign of life any more."""
 
     @property
     def acts(self) -> bool:
@@ -90,6 +97,16 @@ class Gatherer:
         self._profiles = profiles
         self._unix_clock = unix_clock
         self._pods: dict[Key, tuple[frozenset[str], float]] = {}
+        self.hearing = Hearing()
+        """Of the nodes' agents."""
+
+    def signs(self) -> dict[str, Sign]:
+        """The last sign of life of each node's agent; without those that leave none, or have ended."""
+        return {
+            key.name: (each.uid, each.heartbeat)
+            for key, each in self._cluster.table(Kind.NODE_POWER).items()
+            if each.heartbeat is not None and (each.applied is None or each.applied[1] != STOPPED)
+        }
 
     def policies(self) -> list[Governed]:
         """All policies that power is about, with the variants that they govern."""
@@ -122,16 +139,27 @@ class Gatherer:
         acting = granted.allowed and policy.spec.enforcement is Enforcement.ENFORCE
         known = {node: self._cluster.table(Kind.NODE_POWER).get(node_power_key(node)) for node in nodes}
         agents = {node: each for node, each in known.items() if each is not None and each.answered}
+        silent = (self.hearing.silent() | (self.hearing.unheard() & _called_silent(policy))) & agents.keys()
         unapplied = {
             node: each.applied[1]
             for node, each in sorted(agents.items())
-            if each.applied is not None and each.applied[0] == "False" and each.applied[1] not in _PASSING
+            if node not in silent
+            and each.applied is not None
+            and each.applied[0] == "False"
+            and each.applied[1] not in _PASSING
         }
         facts = tuple(
             self._facts(each, acting=acting and not agents.keys().isdisjoint(each.by_node)) for each in engines
         )
         return Governed(
-            key, policy, granted, tuple(engines), facts, frozenset(nodes - agents.keys()), unapplied if acting else {}
+            key,
+            policy,
+            granted,
+            tuple(engines),
+            facts,
+            unanswered=frozenset(nodes - agents.keys()),
+            unapplied=unapplied if acting else {},
+            silent=frozenset(silent) if acting else frozenset(),
         )
 
     def _engines(self, key: Key, variant: WorkloadVariant) -> Engines:
@@ -217,6 +245,15 @@ def power_grant(cluster: Cluster, namespace: str) -> Grant:
     """Whether policies of a namespace may set clocks and watts, and have sources asked."""
     known = cluster.namespaces.get(namespace_key(namespace))
     return grant(Right.POWER, namespace, None if known is None else dict(known.labels))
+
+
+def _called_silent(policy: CarbonPolicy) -> frozenset[str]:
+    """Words of the condition that says of nodes that they are silent, their names among them; else none."""
+    conditions = () if policy.status is None else policy.status.conditions
+    said = next((each for each in conditions if each.type == ConditionType.POWER_MANAGED), None)
+    if said is None or said.reason != AGENT_SILENT:
+        return frozenset()
+    return frozenset(said.message.replace(",", " ").replace(":", " ").split())
 
 
 def rests_clocks(policy: CarbonPolicy) -> bool:

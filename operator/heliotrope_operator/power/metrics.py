@@ -1,6 +1,6 @@
 """Metrics of power: what was decided last, read from the decisions themselves so that no series outlives its object."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -25,6 +25,16 @@ class Decided:
     answered: Answer | None
     active: bool
     """Whether an event holds now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """What was heard of the nodes' agents."""
+
+    silent: frozenset[str]
+    """Nodes."""
+    ages_s: Mapping[str, float]
+    """By node, since a new sign of life was seen."""
 
 
 class PowerMetrics:
@@ -57,10 +67,11 @@ class PowerMetrics:
 
 
 class PowerCollector(Collector):
-    """Budgets, projected watts and shares of the last pass. What is unknown has no sample."""
+    """Budgets, projected watts, shares and agents of the last pass. What is unknown has no sample."""
 
-    def __init__(self, decided: Callable[[], Sequence[Decided]]) -> None:
+    def __init__(self, decided: Callable[[], Sequence[Decided]], agents: Callable[[], Agents | None]) -> None:
         self._decided = decided
+        self._agents = agents
 
     def collect(self) -> Iterator[Metric]:
         """All families."""
@@ -96,6 +107,19 @@ class PowerCollector(Collector):
         busy = GaugeMetricFamily(
             "heliotrope_power_utilization_ratio", "Share of its time that an engine works at its clock.", labels=variant
         )
+        silent = GaugeMetricFamily(
+            "heliotrope_nodepower_silent_agents",
+            "Node agents that have reported once and give no sign of life any more.",
+        )
+        age = GaugeMetricFamily(
+            "heliotrope_nodepower_agent_age_seconds", "Time since a new sign of life of a node's agent was seen.",
+            labels=["node"],
+        )  # fmt: skip
+        agents = self._agents()
+        if agents is not None:
+            silent.add_metric([], len(agents.silent))
+            for node, age_s in agents.ages_s.items():
+                age.add_metric([node], age_s)
         for each in self._decided():
             name = [each.governed.key.namespace, each.governed.key.name]
             if each.limit is not None:
@@ -120,4 +144,4 @@ class PowerCollector(Collector):
                     busy.add_metric(labels, setting.utilization)
                 if each.plan.split is not None and of in each.plan.split.shares:
                     share.add_metric(labels, each.plan.split.shares[of].watts)
-        yield from (budget, projected, full, verdict, event, goodput, clock, watts, share, busy)
+        yield from (budget, projected, full, verdict, event, goodput, clock, watts, share, busy, silent, age)

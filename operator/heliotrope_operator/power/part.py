@@ -30,5 +30,5 @@ def part(context: Context) -> Part:
         metrics,
     )
     demand = DemandController(context, sources, metrics)
-    context.metrics.registry.register(PowerCollector(controller.decided))
+    context.metrics.registry.register(PowerCollector(controller.decided, controller.agents))
     return Part(controllers={Kind.POWER: controller, Kind.DEMAND_RESPONSE: demand}, seeds=(POWER,), close=demand.close)

@@ -92,6 +92,12 @@ def _obstacles(
             f"no node agent has reported from {_some(governed.unanswered)}, so the NodePowers are not put into effect"
         )
         found.append(("NoAgent", message))
+    if governed.silent:
+        message = (
+            f"no sign of life of the node agents of {_some(governed.silent)}: what their NodePowers say is of before, "
+            "and GPUs there may still be set; see to the nodes and to the agents' pods"
+        )
+        found.append(("AgentSilent", message))
     if governed.unapplied:
         nodes = _some([f"{node} ({reason})" for node, reason in governed.unapplied.items()])
         message = f"not every intent is in effect on {nodes}: kubectl describe nodepower has the reasons of each GPU"

@@ -179,7 +179,7 @@ COLUMNS: dict[str, list[str]] = {
     "WorkloadVariant": [
         *("NAME", "MODEL", "ROLE", "REGION", "ACCELERATOR", "DESIRED", "CURRENT", "ACTIVE", "RESOLVED", "AGE"),
     ],
-    "NodePower": ["NAME", "ENFORCEMENT", "GPUS", "MANAGED", "APPLIED", "REASON", "LEASE", "AGE"],
+    "NodePower": ["NAME", "ENFORCEMENT", "GPUS", "MANAGED", "APPLIED", "REASON", "LEASE", "SEEN", "AGE"],
 }
 SHOWN: dict[str, list[str]] = {
     "RegionProfile": ["ES", "0", "Fresh", "average"],

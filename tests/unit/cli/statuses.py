@@ -155,10 +155,19 @@ def snapshot() -> Snapshot:
                 "gpu-1",
                 {
                     "managedGpus": 8,
+                    "heartbeatTime": "2026-03-01T12:19:20Z",
                     "conditions": [condition("Applied", "True", "Applied"), condition("LeaseValid", "True", "Valid")],
                 },
             ),
             node("gpu-2", None),
+            node(
+                "gpu-3",
+                {
+                    "managedGpus": 4,
+                    "heartbeatTime": "2026-03-01T12:08:00Z",
+                    "conditions": [condition("Applied", "True", "Applied"), condition("LeaseValid", "True", "Valid")],
+                },
+            ),
         ),
         jobs=(
             WaitingJob("batch", "train", "2026-03-01T15:00:00Z", "2026-03-02T00:00:00Z", "cleaner"),

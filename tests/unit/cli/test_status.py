@@ -3,16 +3,17 @@
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 from tests.support.upstream import Reply, upstream
-from tests.unit.cli.statuses import SAVED, snapshot, variant
+from tests.unit.cli.statuses import SAVED, SINCE, node, snapshot, variant
 from tests.unit.epp.ledger.test_arms import arms, write
 
-from heliotrope_cli import status_rows, status_savings, status_text
+from heliotrope_cli import status_read, status_rows, status_savings, status_text
 from heliotrope_cli.main import main
 from heliotrope_cli.status_read import PickerText, Snapshot
 
@@ -75,6 +76,36 @@ def test_a_namespace_narrows_what_belongs_to_one() -> None:
     assert len(found.jobs or ()) == 2
     assert len(found.regions or ()) == 3
     assert snapshot().within([]) == snapshot()
+
+
+def test_an_agent_is_silent_by_the_api_servers_clock_and_not_by_its_nodes() -> None:
+    def silent(reported: dict[str, float]) -> list[tuple[float | None, bool | None]]:
+        rows = document(replace(snapshot(), reported_unix_s=reported))["node_powers"]
+        return [(each["agent_age_seconds"], each["agent_silent"]) for each in rows]
+
+    now = snapshot().now_unix_s
+    assert silent({}) == [(40.0, False), (None, None), (720.0, True)]
+    assert silent({"gpu-1": now - 200.0, "gpu-3": now - 10.0}) == [(200.0, True), (None, None), (10.0, False)]
+
+
+def test_an_agent_that_has_ended_is_not_silent() -> None:
+    said = {"type": "Applied", "status": "False", "reason": "AgentStopped", "message": "", "lastTransitionTime": SINCE}
+    ended = node("gpu-9", {"heartbeatTime": SINCE, "conditions": [said]})
+    (row,) = document(replace(snapshot(), node_powers=(ended,)))["node_powers"]
+    assert row["agent_silent"] is False
+    assert row["agent_age_seconds"] > 3_600.0
+
+
+def test_the_api_server_keeps_when_the_agent_wrote() -> None:
+    entries = [
+        {"manager": "heliotrope-operator", "time": "2026-03-01T12:00:01Z"},
+        {"manager": "heliotrope-agent", "subresource": "status", "time": "2026-03-01T12:00:00Z"},
+    ]
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()
+    assert status_read._reported({"metadata": {"managedFields": entries}}) == at
+    assert status_read._reported({"metadata": {"managedFields": entries[:1]}}) is None
+    assert status_read._reported({"metadata": {}}) is None
+    assert status_read._reported({"metadata": {"managedFields": [entries[1] | {"time": "soon"}]}}) is None
 
 
 def test_messages_do_not_reach_the_terminal_raw() -> None:

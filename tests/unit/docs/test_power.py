@@ -60,7 +60,7 @@ def test_every_reason_is_explained() -> None:
 def test_every_metric_is_listed() -> None:
     registry = CollectorRegistry()
     PowerMetrics(registry)
-    registry.register(PowerCollector(list))
+    registry.register(PowerCollector(list, lambda: None))
     for family in registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         short = name.replace("heliotrope_power", "…")

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StringConstraints
 
 from heliotrope.api.lists import ListMap, ListSet
+from heliotrope.api.scalars import Time
 from heliotrope.api.struct import Struct, rule
 from heliotrope.api.v1alpha1.common import (
     AGE,
@@ -21,6 +22,11 @@ from heliotrope.api.v1alpha1.common import (
     Text,
     Watts,
 )
+
+HEARTBEAT_S = 60.0
+"""A live agent writes its status at least so often."""
+SILENT_S = 180.0
+"""Without a new one for so long it counts as silent."""
 
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")]
 
@@ -124,8 +130,11 @@ class GpuStatus(Struct):
 
 
 class NodePowerStatus(Struct):
-    """What the node's agent did. It changes on transitions only; watts and joules are metrics."""
+    """What the node's agent did. It changes on transitions, and once a minute to say that the agent is at work."""
 
+    heartbeat_time: Time | None = None
+    """When the agent last said that it is at work, by its node's clock: with each status, and at least once a minute.
+    Absent: it is of a version that does not say."""
     observed_generation: ObservedGeneration | None = None
     """The `metadata.generation` that this status answers."""
     conditions: Conditions = ()
@@ -152,6 +161,7 @@ class NodePower(Resource):
             Column("Applied", '.status.conditions[?(@.type=="Applied")].status', "Whether every intent is in effect."),
             Column("Reason", '.status.conditions[?(@.type=="Applied")].reason', "Why, in one word."),
             Column("Lease", '.status.conditions[?(@.type=="LeaseValid")].status', "Whether intents are kept alive."),
+            Column("Seen", ".status.heartbeatTime", "Time since the agent last said that it is at work.", type="date"),
             Column("Product", ".status.gpus[0].product", "Product of the first GPU.", priority=1),
             Column("Message", '.status.conditions[?(@.type=="Applied")].message', "Why, in words.", priority=1),
             AGE,

@@ -101,6 +101,20 @@ def test_status_is_reported_on_transitions_only(bench: Bench) -> None:
     assert bench.sample("sets_total") == 4
 
 
+def test_a_loop_that_looks_says_so_once_a_minute_and_one_that_hangs_does_not(bench: Bench) -> None:
+    bench.cluster.wished = wishes(intent(POD, sm_clock_mhz=600))
+    bench.owners.found = eligible(POD, POD, None)
+    for _ in range(600):
+        bench.look()
+    assert 10 <= bench.cluster.reports <= 11
+    assert bench.cluster.status is not None
+    first = bench.cluster.status.heartbeat_time
+    bench.now_s += 600.0
+    assert bench.cluster.status.heartbeat_time == first
+    bench.look()
+    assert bench.cluster.status.heartbeat_time != first
+
+
 def test_a_power_limit_that_reads_back_otherwise_is_taken_back(bench: Bench) -> None:
     bench.driver.ignored = True
     bench.cluster.wished = wishes(intent(POD, sm_clock_mhz=600, watts=200))

@@ -1,7 +1,7 @@
 """What people and the operator read of a plan."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from tests.unit.agent.control.world import OTHER, POD, eligible, facts, intent, wishes
 
@@ -9,7 +9,7 @@ from heliotrope.api.v1alpha1.common import ConditionStatus
 from heliotrope_agent.control.plan import Facts, plan
 from heliotrope_agent.control.reasons import Reason
 from heliotrope_agent.control.rules import Rules
-from heliotrope_agent.control.status import _HARMLESS, _WORST_FIRST, status_of
+from heliotrope_agent.control.status import _HARMLESS, _WORST_FIRST, beating, status_of, stopped
 
 
 def said(found: Facts) -> dict[str, tuple[ConditionStatus, str | None]]:
@@ -38,3 +38,18 @@ def test_what_is_said_of_the_lease() -> None:
     }
     for until_s, condition in expected.items():
         assert said(facts(replace(wish, lease_until_s=until_s), eligible(POD)))["LeaseValid"] == condition
+
+
+def test_a_sign_of_life_goes_with_each_news_and_once_a_minute_else() -> None:
+    found = facts(wishes(intent(POD, watts=300)), eligible(POD))
+    start = datetime(2026, 11, 30, 12, 0, 0, 400_000, tzinfo=UTC)
+    said = status_of(plan(found, Rules()), found, Rules(), None, start)
+    first = beating(said, None, start)
+    assert first.heartbeat_time == start.replace(microsecond=0)
+    for seconds, moves in ((1.0, False), (59.0, False), (60.0, True), (-1.0, True)):
+        now = start + timedelta(seconds=seconds)
+        assert (beating(said, first, now).heartbeat_time != first.heartbeat_time) is moves, seconds
+    news = said.model_copy(update={"managed_gpus": 7})
+    now = start + timedelta(seconds=2)
+    assert beating(news, first, now).heartbeat_time == now.replace(microsecond=0)
+    assert stopped(first, 0, now).heartbeat_time == now.replace(microsecond=0)

@@ -36,7 +36,14 @@ def test_what_a_person_should_see_is_a_transition(after: NodePowerStatus) -> Non
     assert Pace().due_s(status(), after, 1_000.0) == 0.0
 
 
-@pytest.mark.parametrize("after", [status(message="words"), status(effective=GpuSettings(sm_clock_mhz=795))])
+@pytest.mark.parametrize(
+    "after",
+    [
+        status(message="words"),
+        status(effective=GpuSettings(sm_clock_mhz=795)),
+        status().model_copy(update={"heartbeat_time": NOON}),
+    ],
+)
 def test_what_moves_by_itself_waits_for_a_minute(after: NodePowerStatus) -> None:
     pace = Pace()
     assert not transition(status(), after)
@@ -72,6 +79,13 @@ def test_the_time_of_a_transition_outlives_what_is_said_about_it() -> None:
 def test_a_patch_says_all_of_it_and_of_whom() -> None:
     assert patch(NodePowerStatus(managed_gpus=0), "u") == {
         "metadata": {"uid": "u"},
-        "status": {"observedGeneration": None, "gpuCount": None, "managedGpus": 0, "conditions": [], "gpus": []},
+        "status": {
+            "heartbeatTime": None,
+            "observedGeneration": None,
+            "gpuCount": None,
+            "managedGpus": 0,
+            "conditions": [],
+            "gpus": [],
+        },
     }
     assert "metadata" not in patch(NodePowerStatus(), None)

@@ -376,7 +376,7 @@ async def test_metrics_tell_of_the_last_pass_from_any_thread_and_not_of_one_long
     world.policy(power={"budget": {"watts": 800}})
     await world.step()
     registry = CollectorRegistry()
-    registry.register(PowerCollector(world.controller.decided))
+    registry.register(PowerCollector(world.controller.decided, world.controller.agents))
 
     def value(metric: str, **labels: str) -> float | None:
         return registry.get_sample_value(metric, labels)

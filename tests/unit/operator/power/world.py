@@ -63,6 +63,7 @@ class World:
         self.cluster = Cluster(watched(Parts(power=True)))
         self.tables = Tables()
         self.asked: list[Key] = []
+        self.beats = 0
         label = {"heliotrope.io/allow-power": "true"} if granted else {}
         self.put({"kind": "Namespace", "metadata": objects.metadata("ns", None) | {"labels": label}})
         self.put({"kind": "Node", "metadata": objects.metadata("n1", None)})
@@ -165,6 +166,20 @@ class World:
         condition = {"type": "Applied", "status": status, "reason": reason, "message": "", "observedGeneration": 1}
         applied = condition | {"lastTransitionTime": "2026-12-01T16:00:00Z"}
         self.put({**self.api.objects[path], "status": {"conditions": [applied]}})
+
+    def agent_beats(self, node: str = "n1", *, seen: bool = True, reason: str = "Applied") -> None:
+        """A new sign of life, by a clock of the node's own; `seen`: whether the watch tells of it."""
+        self.beats += 1
+        path = RESOURCES[Kind.NODE_POWER].path(name=node)
+        status = "True" if reason == "Applied" else "False"
+        condition = {"type": "Applied", "status": status, "reason": reason, "message": "", "observedGeneration": 1}
+        applied = condition | {"lastTransitionTime": "2026-12-01T16:00:00Z"}
+        beat = datetime.fromtimestamp(60.0 * self.beats, UTC).isoformat().replace("+00:00", "Z")
+        document = {**self.api.objects[path], "status": {"conditions": [applied], "heartbeatTime": beat}}
+        if seen:
+            self.put(document)
+        else:
+            self.api.put(path, document)
 
     def node_power(self, node: str = "n1") -> Document | None:
         return self.api.objects.get(RESOURCES[Kind.NODE_POWER].path(name=node))
