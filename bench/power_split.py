@@ -29,7 +29,8 @@ from heliotrope.engine.model import EngineModel
 from heliotrope.engine.profiles import load
 from heliotrope.power.latency import Promise
 from heliotrope.power.options import Work, clock_options
-from heliotrope.power.split import PowerPool, Split, split, uniform_cap
+from heliotrope.power.pools import PowerPool
+from heliotrope.power.split import Split, split, uniform_cap
 
 MEASURED_CLOCKS = 7
 CUTS = (0.1, 0.2, 0.3, 0.4, 0.5)

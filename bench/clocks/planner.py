@@ -15,7 +15,8 @@ from heliotrope.power.clocks import ClockRules, choose_clock
 from heliotrope.power.latency import NAN, Observed, Promise, modelled
 from heliotrope.power.options import ClockOption, Work, clock_options
 from heliotrope.power.plan import Planning, PowerPlan, PowerRules, VariantFacts
-from heliotrope.power.split import PowerPool, uniform_cap
+from heliotrope.power.pools import PowerPool
+from heliotrope.power.split import uniform_cap
 from heliotrope.power.turns import NEVER, Recent, Turn, may_lower_clocks
 from heliotrope_sim.engine.fixed_point import nanoseconds, seconds
 from heliotrope_sim.fleet.settings import Command
@@ -123,15 +124,11 @@ class Planner:
         counted = self.pace * RATE_SECONDS
         begin = int(np.searchsorted(arrival_ns, nanoseconds(max(now - counted, 0.0))))
         rate = (end - begin) / min(now, counted) if now > 0.0 else NAN
-        lately = slice(int(np.searchsorted(arrival_ns, nanoseconds(max(now - self.pace * WORK_SECONDS, 0.0)))), end)
-        work = None
-        if lately.start < end:
-            prompts, outputs = self.workload.prompt_tokens[lately], self.workload.output_tokens[lately]
-            work = Work(float(prompts.mean()), float(outputs.mean()))
+        work = self._seen_work(now, end)
         engine, count = self.fleet.model, len(self.fleet.roles[role])
         present = self._set.get(role)
         at = engine if present is None else engine.at_clock(present)
-        observed = Observed() if work is None else modelled(at, role, work, rate / count)
+        observed = modelled(at, role, work, rate / count)
         if self.seen is Seen.MEASURED:
             observed = self._measured(role, observed, now, view)
         return VariantFacts(
@@ -145,6 +142,19 @@ class Planner:
             work=work,
             for_budget=self._for_budget.get(role, False),
             recent=Recent(clocks_changed_unix_s=self._since.get(role, NEVER)),
+        )
+
+    def _seen_work(self, now: float, end: int) -> Work:
+        """The mean request of late; the part of it that was before the day had typical ones."""
+        window = self.pace * WORK_SECONDS
+        lately = slice(int(np.searchsorted(self.workload.arrival_ns, nanoseconds(max(now - window, 0.0)))), end)
+        if lately.start == end:
+            return self.work
+        share = min(now / window, 1.0)
+        prompts, outputs = self.workload.prompt_tokens[lately].mean(), self.workload.output_tokens[lately].mean()
+        return Work(
+            share * float(prompts) + (1.0 - share) * self.work.prompt_tokens,
+            share * float(outputs) + (1.0 - share) * self.work.output_tokens,
         )
 
     def _measured(self, role: Role, expected: Observed, now: float, view: Latencies) -> Observed:
@@ -189,8 +199,7 @@ class Planner:
 
     def _cap(self, facts: Sequence[VariantFacts]) -> dict[Role, int | None]:
         """What operators do without phases; it knows the clocks' watts as well as the split does."""
-        work = [replace(each, work=each.work or self.work) for each in facts]
-        pools = [PowerPool(each.name, each.spec.model, each.spec.role, each.awake, _options(each)) for each in work]
+        pools = [PowerPool(each.name, each.spec.model, each.spec.role, each.awake, _options(each)) for each in facts]
         capped = uniform_cap(pools, {}, self.budget_watts, self.promise)
         return {role: capped.shares[role.value].sm_clock_mhz for role in self.fleet.roles}
 

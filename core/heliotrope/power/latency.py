@@ -15,6 +15,7 @@ from heliotrope.power.options import ClockOption, Work
 
 NAN = math.nan
 _ITERATIONS = 100
+_HALVINGS = 24
 PROMISE_QUANTILE = 0.99
 """A promise is made to each request: what is compared with it is the slowest hundredth, never the mean."""
 
@@ -76,20 +77,52 @@ def predicted_tpot(option: ClockOption, present: ClockOption, observed: Observed
     return observed.tpot_seconds * factor
 
 
-def carried_within(option: ClockOption, promise: Promise, tpot_seconds: float = NAN) -> float:
+def waiting_share(slots: float, utilization: float) -> float:
+    """Share of requests that find all servers busy, by Sakasegawa's approximation of Erlang's C, exact for one server.
+
+    Annals of the Institute of Statistical Mathematics 29, 1977: ρ^(√(2 (N + 1)) - 1).
+
+    Args:
+        slots: requests that are worked on at once, N ≥ 1.
+        utilization: ρ of all servers; from 1 on everybody waits.
+    """
+    if utilization >= 1.0:
+        return 1.0
+    return math.pow(max(utilization, 0.0), math.sqrt(2.0 * (slots + 1.0)) - 1.0)
+
+
+def carried_within(option: ClockOption, promise: Promise, tpot_seconds: float = NAN, slots: float = NAN) -> float:
     """Requests per second that a replica carries within the promise at a clock.
 
-    S / (1 - ρ) ≤ TTFT gives ρ ≤ 1 - S / TTFT. A step longer than the promised TPOT leaves nothing.
+    A prompt is through in time if S / (1 - ρ) ≤ TTFT, which gives ρ ≤ 1 - S / TTFT. An answer waits for a place in the
+    batch, on average for P(wait) / (C - λ), which is to be within the TTFT as well. A step longer than the promised
+    TPOT leaves nothing.
 
     Args:
         option: the clock.
         promise: what is promised.
         tpot_seconds: as predicted for this clock; NaN counts as kept, as the profile's batch is the usual one.
+        slots: requests that a decode engine works on at once; NaN: unknown, and one is assumed.
     """
     if option.output_seconds > 0.0 and tpot_seconds > promise.tpot_seconds:
         return 0.0
-    share = 1.0 - option.prompt_seconds / promise.ttft_seconds
-    return max(share, 0.0) * option.requests_per_second
+    if option.prompt_seconds > 0.0:
+        share = 1.0 - option.prompt_seconds / promise.ttft_seconds
+        return max(share, 0.0) * option.requests_per_second
+    return _carried_by_slots(option.requests_per_second, slots if slots >= 1.0 else 1.0, promise.ttft_seconds)
+
+
+def _carried_by_slots(capacity_per_second: float, slots: float, wait_seconds: float) -> float:
+    """The load at which the mean wait for a slot is this long; by halving, as the wait grows with the load."""
+    least, most = 0.0, capacity_per_second
+    for _ in range(_HALVINGS):
+        load = (least + most) / 2.0
+        waits = waiting_share(slots, load / capacity_per_second)
+        if waits <= wait_seconds * (capacity_per_second - load):
+            least = load
+        else:
+            most = load
+    return least
 
 
 def modelled(

@@ -25,7 +25,8 @@ from heliotrope.power.options import (
     option_at,
     peak_watts,
 )
-from heliotrope.power.split import PowerPool, Split, Verdict, split
+from heliotrope.power.pools import PowerPool
+from heliotrope.power.split import Split, Verdict, split
 from heliotrope.power.turns import SETTLE_SECONDS, Recent, Turn, may_lower_clocks
 
 
@@ -172,6 +173,7 @@ class _Variant:
     full: ClockOption | None
     """What it does when it is left alone; None without a profile."""
     observed: Observed
+    work: Work
 
     def drawn(self, option: ClockOption | None) -> float:
         """Power of all its replicas in watts, at an option."""
@@ -206,7 +208,15 @@ class _Variant:
             options=options,
             tpot_seconds=tuple(predicted_tpot(each, present, self.observed) for each in options),
             standing_watts=self.standing,
+            slots=self._slots(present),
+            present_mhz=self.facts.present_mhz,
         )
+
+    def _slots(self, present: ClockOption) -> float:
+        """Requests that a decode engine works on at once, by Little's law with the TPOT that is seen."""
+        if self.facts.spec.role is not Role.DECODE:
+            return 1.0
+        return self.work.output_tokens * self.observed.tpot_seconds / present.output_seconds
 
 
 def _variant(facts: VariantFacts, variants: Sequence[VariantFacts]) -> _Variant:
@@ -230,6 +240,7 @@ def _variant(facts: VariantFacts, variants: Sequence[VariantFacts]) -> _Variant:
         options,
         full_option(facts.spec, work),
         Observed(rate, facts.ttft_seconds, facts.tpot_seconds),
+        work,
     )
 
 

@@ -7,7 +7,7 @@ import highspy
 
 from heliotrope.api.v1alpha1.common import Role
 from heliotrope.power.latency import Promise, carried_within
-from heliotrope.power.split import PowerPool
+from heliotrope.power.pools import PowerPool
 
 INFINITY = highspy.kHighsInf
 

@@ -49,7 +49,9 @@ def test_what_is_carried_within_the_promise_by_hand() -> None:
     assert carried_within(slow, PROMISE) == pytest.approx((1 - 2_000 / 17_500) * 17_500 / 2_000)
     assert carried_within(slow, Promise(0.1, 0.05)) == 0.0
     assert carried_within(DECODE[0], PROMISE, 0.051) == 0.0
-    assert carried_within(DECODE[0], PROMISE, math.nan) == pytest.approx(2_600 / 250)
+    most, places = 2_600 / 250, PROMISE.ttft_seconds * 2_600 / 250  # a wait of ρ / (most - carried) within the TTFT
+    assert carried_within(DECODE[0], PROMISE, math.nan) == pytest.approx(most * places / (1 + places))
+    assert most * places / (1 + places) < carried_within(DECODE[0], PROMISE, math.nan, slots=64.0) < most
 
 
 def test_a_quiet_engine_goes_to_the_clock_of_least_energy() -> None:

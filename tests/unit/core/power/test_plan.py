@@ -110,7 +110,8 @@ def test_what_cannot_be_moved_counts_and_what_is_unknown_is_named() -> None:
 
 def test_a_budget_lowers_at_once_and_raises_after_the_dwell_time() -> None:
     recent = Recent(clocks_changed_unix_s=NOW - 10.0)
-    low = [replace(each, present_mhz=900, for_budget=True, recent=recent) for each in PAIR]
+    busy = [replace(each, requests_per_second=16.0) for each in PAIR]
+    low = [replace(each, present_mhz=900, for_budget=True, recent=recent) for each in busy]
     rules = replace(RULES, clock_per_phase=False)
     waiting = plan_power(low, rules, 2_500.0, NOW)
     assert set(clocks(waiting).values()) == {900}

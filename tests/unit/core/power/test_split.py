@@ -8,7 +8,8 @@ from tests.unit.core.power.samples import option
 
 from heliotrope.api.v1alpha1.common import Role
 from heliotrope.power.latency import Promise
-from heliotrope.power.split import PowerPool, Verdict, split
+from heliotrope.power.pools import PowerPool
+from heliotrope.power.split import Verdict, split
 
 PROMISE = Promise(ttft_seconds=2.0, tpot_seconds=0.08)
 
