@@ -21,7 +21,7 @@ A100 = FLEETS[0]
 TINY = Extent(
     fleets=(A100,), promises=PROMISES[:1], loads=(0.7,), cut_loads=(0.7,), seeds=(0,), hour_seconds=60.0, hours=3
 )
-GOLDEN = "6ccc251b540f507158b0824fe8eaaec08577615042557c6d00e54ea49550fddb"
+GOLDEN = "0e21759af4193a5a34defad231c64fd5beca3c22f056c10717eb3958410b05e9"
 
 
 def test_a_day_is_that_of_the_fleet_simulator() -> None:
