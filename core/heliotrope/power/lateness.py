@@ -117,13 +117,24 @@ def with_fewest_late(
             break
         best = step
     present = _present(pools, points)
-    if present is not None and watts_of(present.values()) <= budget_watts:
-        slack = ENOUGH * sum(asked.values())
-        if goodput(pools, present, asked_per_second) >= least - slack and (
-            kept_per_second(pools, present, asked, promise) >= kept - slack
-        ):
-            return present
-    return best
+    if present is None or watts_of(present.values()) > budget_watts:
+        return best
+    return present if _nearly_as_good(pools, present, best, asked_per_second, promise) else best
+
+
+def _nearly_as_good(
+    pools: Sequence[PowerPool], choice: Choice, best: Choice, asked_per_second: Mapping[str, float], promise: Promise
+) -> bool:
+    """Whether no model loses more than it takes to be worth a change."""
+    for model, rate in asked_per_second.items():
+        alone = {model: rate}
+        most = goodput(pools, best, alone)
+        slack = ENOUGH * min(rate, most)
+        if goodput(pools, choice, alone) < most - slack - TINY:
+            return False
+        if kept_per_second(pools, choice, alone, promise) < kept_per_second(pools, best, alone, promise) - slack:
+            return False
+    return True
 
 
 def _servers(pools: Sequence[PowerPool], chosen: Choice, role: Role) -> _Servers:

@@ -159,6 +159,15 @@ def test_present_clocks_stay_while_another_split_keeps_hardly_more() -> None:
     assert smaller.projected_watts <= 1_000.0
 
 
+def test_no_small_model_is_starved_by_clocks_that_stay() -> None:
+    small = [replace(PREFILL, name="small", model="b", present_mhz=100), replace(DECODE, name="b", model="b")]
+    large = [replace(each, replicas=400, present_mhz=600) for each in (PREFILL, DECODE)]
+    budget = 400 * 1_120.0 + 1_120.0
+    found = split([*large, *small], {"a": 1_000.0, "b": 4.9}, budget, PROMISE)
+    assert found.goodput_per_second == pytest.approx(1_004.9)
+    assert found.shares["small"].sm_clock_mhz > 100
+
+
 def test_where_nothing_is_known_of_the_load_the_choice_stays() -> None:
     points = {each.name: points_of(each, PROMISE) for each in (PREFILL, DECODE)}
     low = {name: of[0] for name, of in points.items()}
