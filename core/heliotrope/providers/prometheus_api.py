@@ -72,6 +72,26 @@ class Matrix:
     """As in `Vector`."""
 
 
+@dataclass(frozen=True, slots=True)
+class RawSeries:
+    """Samples of one series as they were scraped."""
+
+    labels: Mapping[str, str]
+    times_unix_s: tuple[float, ...]
+    """Of the scrapes, rising."""
+    values: tuple[float, ...]
+    """NaN where the sample is no finite number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Answer to a range selector. No series: nothing is known."""
+
+    series: tuple[RawSeries, ...]
+    warnings: tuple[str, ...] = ()
+    """As in `Vector`."""
+
+
 class PrometheusApi:
     """One server. Holds no connection between queries."""
 
@@ -122,6 +142,24 @@ class PrometheusApi:
         except (KeyError, TypeError, ValueError, IndexError):
             raise _no_answer(answer) from None
         return Vector(samples, _warnings(answer, document))
+
+    async def samples(self, selector: str, time_unix_s: float) -> Raw:
+        """The samples that a range selector (`metric[5m]`) has up to a time, each with the time of its scrape.
+
+        Raises:
+            SignalUnavailableError: as for `query`.
+        """
+        parameters = {"query": selector, "timeout": _SERVER_TIMEOUT, "time": f"{time_unix_s:.3f}"}
+        answer, document = await self._ask("query", parameters)
+        try:
+            if document["data"]["resultType"] != "matrix":
+                raise _no_answer(answer)
+            result = document["data"]["result"]
+            _check_count(answer, result)
+            series = tuple(_raw(each["metric"], each["values"]) for each in result)
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise _no_answer(answer) from None
+        return Raw(series, _warnings(answer, document))
 
     async def query_range(self, promql: str, start_unix_s: float, end_unix_s: float, step_s: float) -> Matrix:
         """An expression at start, start + step, … up to and including end.
@@ -184,6 +222,12 @@ def _sample(metric: Mapping[str, str], pair: Any) -> Sample:
     time, value = pair
     number = float(value)
     return Sample(_labels(metric), float(time), number if isfinite(number) else None)
+
+
+def _raw(metric: Any, pairs: Any) -> RawSeries:
+    samples = sorted((float(time), float(value)) for time, value in pairs)
+    times, values = tuple(time for time, _ in samples), tuple(value for _, value in samples)
+    return RawSeries(_labels(metric), times, tuple(value if isfinite(value) else nan for value in values))
 
 
 def _labels(metric: Any) -> dict[str, str]:

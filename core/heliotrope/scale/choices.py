@@ -149,6 +149,10 @@ def _consolidate(options: Options, group: GroupColumns, choices: list[Choice], l
         for i in lowered:
             choices[i].wished, choices[i].reason = int(current[i]), Reason.METRICS_UNKNOWN
         return
+    if group.facts.keeps:
+        for i in lowered:
+            choices[i].wished, choices[i].reason = int(current[i]), Reason.UNSERVED
+        return
     rates = options.capacity * options.usable
     serving = np.array([v.replicas.serving if v.replicas else 0 for v in options.variants], dtype=np.float64)
     need = load.requests_per_second / group.facts.rules.scale_down_share

@@ -72,6 +72,8 @@ def _why(told: Told) -> str:
         Reason.DWELL: f"{_planned(planned)}waits, as the last change or wish is too recent",
         Reason.DEMAND_UNKNOWN: "the demand is unknown, so that nothing changes",
         Reason.METRICS_UNKNOWN: "metrics or capacity are unknown, so that nothing is taken away",
+        Reason.UNSERVED: f"{_planned(planned)}would carry what is served, but requests wait or engines are not "
+        "measured, so that nothing is taken away",
         Reason.SLO_OUT_OF_REACH: "no variant keeps the SLO at any load, so that nothing changes",
         Reason.SOLVER_HELD: "the solver found no plan in time, so that the last one holds",
         Reason.NOT_MANAGED: "left alone (no maxReplicas, another owner, or not granted)",
@@ -84,7 +86,8 @@ def _capacity(told: Told) -> str:
     parts = []
     if told.demand is not None and not told.reason.held:
         carried = "" if told.rate is None else f"{_rate(told.rate)} of "
-        parts.append(f"carries {carried}{_rate(told.demand)} requests/s")
+        source = "" if told.group.told_by is None else f" by {told.group.told_by}"
+        parts.append(f"carries {carried}{_rate(told.demand)} requests/s{source}")
     if capacity is not None:
         what = "" if phase is Role.BOTH else f" of {phase.value}"
         parts.append(f"a replica {_rate(capacity.requests_per_second)}/s{what} within the SLO")

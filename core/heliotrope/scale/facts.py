@@ -113,6 +113,11 @@ class GroupFacts:
     """None: unknown, so that every variant of the group holds its replicas."""
     held_requests: float = 0.0
     """Requests that wait because no engine is awake (the picker's hold queue)."""
+    told_by: str | None = None
+    """Who tells the demand, for people to read; None: the pool's own pickers."""
+    keeps: bool = False
+    """Whether nothing may be taken away, as the demand may be more than it seems: requests wait in engines' queues, or
+    some engines are not measured."""
 
 
 @dataclass(frozen=True, slots=True)

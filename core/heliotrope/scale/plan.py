@@ -43,6 +43,8 @@ class Reason(StrEnum):
     """Held: the demand is unknown."""
     METRICS_UNKNOWN = "MetricsUnknown"
     """Held: replicas or capacity are unknown."""
+    UNSERVED = "Unserved"
+    """Fewer would carry what is served, but requests wait in engines' queues, or not every engine is measured."""
     SLO_OUT_OF_REACH = "SloOutOfReach"
     """Held: no variant of the group keeps the SLO at any load, so that no number is known to be enough."""
     SOLVER_HELD = "SolverHeld"

@@ -43,8 +43,9 @@ def reach(variant: VariantFacts, rules: ScalingRules, now_unix_s: float) -> Reac
     current = variant.replicas.wanted
     up_waits = not _dwelt(variant.state, rules.scale_up.dwell_seconds, now_unix_s)
     high = current if up_waits else current + rules.scale_up.max_replicas
-    low = max(current - rules.scale_down.max_replicas, 0)
     bottom, top = variant.min_replicas, max(variant.max_replicas, variant.min_replicas)
+    # The user's own maximum takes effect at once, whatever is known; what is below it waits as everything does.
+    low = top if current > top else max(current - rules.scale_down.max_replicas, 0)
     return Reach(low=min(max(low, bottom), top), high=min(max(high, bottom), top), up_waits=up_waits)
 
 
@@ -61,7 +62,6 @@ def settle(wished: int, current: int, bounds: Reach, rules: ScalingRules, state:
     """
     wished = min(max(wished, bounds.low), bounds.high)
     if wished >= current or bounds.high < current:
-        # The user's own maximum takes effect at once.
         kept = replace(state, lower_since_unix_s=None, lower_peak=None)
         return Settled(wished, changed(kept, current, wished, now))
     since = now if state.lower_since_unix_s is None else min(state.lower_since_unix_s, now)

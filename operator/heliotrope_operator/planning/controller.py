@@ -20,7 +20,7 @@ from heliotrope_operator.parts import Context
 from heliotrope_operator.planning.corrections import Corrections
 from heliotrope_operator.planning.gather import Gathered, Gatherer, Member, with_capacities
 from heliotrope_operator.planning.metrics import Groups, PlanningMetrics
-from heliotrope_operator.planning.watch import DemandWatch
+from heliotrope_operator.planning.watch import DemandWatch, Observed
 from heliotrope_operator.resources import Key, Kind
 from heliotrope_operator.tables import Expected
 from heliotrope_operator.turns import clocks_settle
@@ -162,7 +162,7 @@ class AllocationController:
             if policy is None or policy.status is None:
                 continue  # its own controller writes the first status
             observed = self._watch.of(pools[key])
-            finding = demand_finding(groups, observed.problem, by_prometheus=observed.by_prometheus)
+            finding = demand_finding(groups, observed)
             at = datetime.fromtimestamp(int(now), UTC)
             conditions = settle(
                 policy.status.conditions,
@@ -176,20 +176,21 @@ class AllocationController:
             await self._context.writer.status(key, policy.metadata, policy.status, status, changes)
 
 
-def demand_finding(groups: Mapping[str, bool], problem: str | None, *, by_prometheus: bool = False) -> Finding:
+def demand_finding(groups: Mapping[str, bool], observed: Observed) -> Finding:
     """Whether it is known what is asked of the pools of a policy.
 
     Args:
         groups: by `namespace/pool/model`, whether the demand is known.
-        problem: what is wrong with the pickers that were asked; None: nothing.
-        by_prometheus: whether Prometheus tells instead of them.
+        observed: of the pool.
     """
-    kind = ConditionType.DEMAND_KNOWN
+    kind, problem = ConditionType.DEMAND_KNOWN, observed.problem
     unknown = sorted(name for name, known in groups.items() if not known)
-    if not unknown and by_prometheus:
-        silent = problem or "no picker has told rates yet"
-        message = f"Prometheus tells what is asked of every model; nothing is taken away meanwhile, as {silent}"
-        return Finding(kind, ConditionStatus.TRUE, "DemandFromPrometheus", message)
+    if not unknown and observed.by_prometheus:
+        return Finding(kind, ConditionStatus.TRUE, "DemandFromPrometheus", _by_prometheus(groups, observed))
+    for name in unknown:
+        if (gap := observed.gaps.get(_model(name))) is not None:
+            problem = f"{problem}; Prometheus: {gap}" if problem else f"Prometheus: {gap}"
+            break
     if not unknown:
         return Finding(kind, ConditionStatus.TRUE, "DemandKnown", "pickers tell what is asked of every model")
     names = ", ".join(name.split("/", 1)[1] for name in unknown[:5]) + (" and others" if len(unknown) > 5 else "")
@@ -198,6 +199,24 @@ def demand_finding(groups: Mapping[str, bool], problem: str | None, *, by_promet
         return Finding(kind, ConditionStatus.UNKNOWN, "DemandPending", message)
     message = f"replicas are held, as it is not known what is asked of {names}: {problem}"
     return Finding(kind, ConditionStatus.FALSE, "DemandUnknown", message)
+
+
+def _by_prometheus(groups: Mapping[str, bool], observed: Observed) -> str:
+    """From what Prometheus tells it, what is held, and why the pickers do not tell."""
+    silent = observed.problem or "no picker has told rates yet"
+    source = "the requests that engines serve" if observed.by_engines else "the pickers' counters"
+    held = sorted(model for name in groups if (model := _model(name)) in observed.keeps)
+    if held:
+        limit = f"nothing is taken away of {held[0]}: {observed.keeps[held[0]]}"
+    elif not observed.engines:
+        limit = "nothing is taken away, as no engine is among what it scrapes"
+    else:
+        limit = "the last replica of a model stays"
+    return f"Prometheus tells what is asked of every model, by {source}; {limit}. It is asked, as {silent}"
+
+
+def _model(group: str) -> str:
+    return group.split("/", 2)[2]
 
 
 def _settles_s(member: Member) -> float:

@@ -30,6 +30,8 @@ STEP_INTERVALS = 10.0
 MOST_STEPS = 7
 """The horizon has at most so many steps; a longer look ahead has longer ones."""
 
+_PROMETHEUS = "Prometheus"
+
 ASSUMED_MIX = Mix(prompt_tokens=1_024.0, output_tokens=256.0)
 """Of a model that nobody has asked for yet: what its first engine is started for."""
 
@@ -112,6 +114,7 @@ class Gatherer:
                 history = self._histories.of(member.pool, member.variant.spec.model)
                 mixes[member.group] = (None if history is None else history.mix()) or ASSUMED_MIX
             variants.append(self._variant(member, now))
+        there = {each.group for each in variants if each.replicas is not None and each.replicas.wanted > 0}
         members_by_name = {f"{member.key.namespace}/{member.key.name}": member for member in members}
         holding = self._tables.ceilings.holding(now)
         if holding is not None:
@@ -120,7 +123,7 @@ class Gatherer:
             FleetFacts(
                 now_unix_s=now,
                 step_seconds=step_seconds,
-                groups=tuple(groups.values()),
+                groups=tuple(_kept_awake(each) if each.name in there else each for each in groups.values()),
                 regions=tuple(
                     region_facts(profile, starts_unix_s, step_seconds)
                     for _, profile in sorted(self._cluster.regions.items())
@@ -141,6 +144,8 @@ class Gatherer:
             rules=scaling_rules(member.policy, member.autoscaling),
             demand=self._histories.forecast(member.pool, model, now, step_seconds, steps) if known else None,
             held_requests=observed.held.get(model, 0.0),
+            told_by=_PROMETHEUS if observed.by_prometheus else None,
+            keeps=observed.keeps.get(model) is not None,
         )
 
     def _variant(self, member: Member, now: float) -> VariantFacts:
@@ -175,6 +180,11 @@ class Gatherer:
         namespace = self._cluster.namespaces.get(namespace_key(member.key.namespace))
         labels = None if namespace is None else dict(namespace.labels)
         return grant(Right.SCALING, member.key.namespace, labels).allowed
+
+
+def _kept_awake(group: GroupFacts) -> GroupFacts:
+    """The last replica of a model stays where no picker answers: nobody would hold its requests, or wake it."""
+    return group if group.told_by is None else replace(group, rules=replace(group.rules, scale_to_zero=False))
 
 
 def under_ceilings(variants: Sequence[VariantFacts], ceilings: Ceilings) -> list[VariantFacts]:

@@ -69,7 +69,7 @@ class PoolObserver:
         self._pickers: dict[str, _Picker] = {}
         self._engines: dict[str, _Engine] = {}
         self.engines: Mapping[str, EngineRates] = {}
-        """By pod, as of the last round that anybody answered."""
+        """By pod, as of the last round that anybody answered, for `SILENCE_S`."""
         self.models: Mapping[str, ModelRates] | None = None
         """None: unknown."""
         self.held: Mapping[str, float] = {}
@@ -77,6 +77,8 @@ class PoolObserver:
         self.problem: str | None = None
         self.taken_s = float("-inf")
         """When the last round was taken in."""
+        self._engines_s = float("-inf")
+        """When anybody told of engines last."""
 
     def take(self, asked: Asked, now_s: float, window_s: float = WINDOW_S) -> None:
         """One round.
@@ -100,6 +102,9 @@ class PoolObserver:
         if asked.pages:
             newest = max(asked.pages.values(), key=lambda page: page.time_unix_s)
             self._take_engines(newest, now_s, window_s)
+            self._engines_s = now_s
+        elif now_s - self._engines_s > SILENCE_S:
+            self.engines = {}  # what was measured then says nothing of now
 
     def _take_picker(self, address: str, page: PickerPage, now_s: float) -> None:
         picker = self._pickers.setdefault(address, _Picker(Meter(), now_s))

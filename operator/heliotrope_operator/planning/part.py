@@ -34,7 +34,7 @@ def part(context: Context) -> Part:
         policy = cluster.winner(pool)
         scaling = None if policy is None else policy.spec.autoscaling
         interval_s = USUAL_INTERVAL_SECONDS if scaling is None else scaling.interval.total_seconds()
-        histories.add(pool, models, observed.models, context.unix_clock(), interval_s)
+        histories.add(pool, models - observed.gaps.keys(), observed.models, context.unix_clock(), interval_s)
 
     woken = [ALLOCATION] if settings.parts.scaling else []
     if settings.parts.activation:

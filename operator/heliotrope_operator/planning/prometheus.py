@@ -1,8 +1,8 @@
-"""What Prometheus knows of the pickers' counters: their past as bins, and rates of now.
+"""What Prometheus knows of the pickers' counters, their past as bins and rates of now, and of engines themselves.
 
-Series are found by the labels that a scraped Service gives them: `namespace`, and the Service's name as `service` or
-`job`. What Prometheus does not know, or knows in part, is unknown and never zero: targets that were down, NaN, answers
-with warnings.
+Pickers' series are found by the labels that a scraped Service gives them: `namespace`, and the Service's name as
+`service` or `job`; engines' by `namespace` and `pod`. What Prometheus does not know, or knows in part, is unknown and
+never zero: targets that were down, NaN, answers with warnings.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -17,6 +17,8 @@ from heliotrope.providers.prometheus_api import Access, Matrix, PrometheusApi
 from heliotrope.providers.secrets import bearer, pem_of, secret_of
 from heliotrope.scale.demand import Bin, History
 from heliotrope_operator.planning.observed import ModelRates
+from heliotrope_operator.planning.scraped import NAMES, Scraped, scraped
+from heliotrope_operator.planning.scraped import WINDOW_S as ENGINE_WINDOW_S
 from heliotrope_operator.secrets import OwnSecrets, key_of
 
 Floats = NDArray[np.float64]
@@ -29,13 +31,15 @@ TOTALS = (
 HELD = "heliotrope_held_requests"
 WINDOW_S = 300
 """Over which rates of now are taken; at least four scrapes have to fit into it."""
+PODS_AT_ONCE = 50
+"""In one question: their names make up its address."""
 TOKEN_KEY, AUTHORITY_KEY = "token", "ca.crt"
 """Of the Secret with the bearer token and the authorities to trust; either may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What Prometheus says is asked of a pool now."""
+    """What Prometheus has of the pickers of a pool now."""
 
     models: Mapping[str, ModelRates]
     held: Mapping[str, float]
@@ -105,6 +109,28 @@ class DemandQueries:
         }
         return Told(models, held)
 
+    async def engines(self, namespace: str, pods: Collection[str]) -> dict[str, Scraped]:
+        """Engines by pod, as they were scraped lately; those that were not are left out.
+
+        Raises:
+            SignalUnavailableError: by its subclasses, also for an answer in part.
+        """
+        if not pods:
+            return {}
+        clock = await self._api.query("time()")
+        now_unix_s = next((sample.value for sample in clock.samples), None)
+        if now_unix_s is None:
+            raise BadAnswerError("it does not tell the time")
+        names, ordered = "|".join(NAMES), sorted(pods)
+        found: dict[str, Scraped] = {}
+        for first in range(0, len(ordered), PODS_AT_ONCE):
+            chosen = ordered[first : first + PODS_AT_ONCE]
+            labels = f'namespace="{namespace}",pod=~"{"|".join(chosen).replace(".", "[.]")}"'
+            raw = await self._api.samples(f'{{__name__=~"{names}",{labels}}}[{ENGINE_WINDOW_S}s]', now_unix_s)
+            _refuse_parts(raw.warnings)
+            found |= scraped((each for each in raw.series if each.labels.get("pod") in chosen), now_unix_s)
+        return found
+
     async def _by_model(self, promql: str) -> dict[str, float]:
         vector = await self._api.query(promql)
         _refuse_parts(vector.warnings)
@@ -112,7 +138,10 @@ class DemandQueries:
         for sample in vector.samples:
             if sample.value is None or sample.value < 0.0:
                 raise BadAnswerError("a rate of its is no number; is a picker's counter broken?")
-            values[sample.labels.get("model", "")] = sample.value
+            model = sample.labels.get("model", "")
+            if model in values:
+                raise BadAnswerError(f"it has two rates of {model or 'one model'}; is it several servers in one?")
+            values[model] = sample.value
         return values
 
 

@@ -1,17 +1,24 @@
-"""Asks Prometheus beside the rounds of pickers: once for each model's past, and for now while pickers are silent."""
+"""Asks Prometheus beside the rounds of pickers: once for each model's past, and for now while pickers are silent.
+
+Of now it is asked twice, each with a back-off of its own: what was scraped of the pickers, and what was of the engines.
+The first is what comes in, the second what is served; where the first is not there, as with another endpoint picker,
+the second stands for it.
+"""
 
 import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from heliotrope.errors import InvalidInputError, SignalUnavailableError
 from heliotrope_operator.cluster import Cluster
 from heliotrope_operator.planning.histories import Histories
+from heliotrope_operator.planning.observed import EngineRates, ModelRates
 from heliotrope_operator.planning.prometheus import DemandQueries, Told
+from heliotrope_operator.planning.served import Replica, Served, served
 from heliotrope_operator.polling import Outcome, outcome_of
 from heliotrope_operator.resources import Key
 from heliotrope_operator.workqueue import Backoff
@@ -23,8 +30,25 @@ KEPT_S = 60.0
 """An answer counts for so long."""
 AT_ONCE = 2
 BACKOFF = Backoff(15.0, 600.0)
-PAST, NOW = "past", "now"
+PAST, NOW, ENGINES = "past", "now", "engines"
 """What is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What Prometheus says of a pool at a moment."""
+
+    models: Mapping[str, ModelRates]
+    held: Mapping[str, float]
+    engines: Mapping[str, EngineRates]
+    """By pod; empty where they are not scraped, or no longer fresh."""
+    gaps: Mapping[str, str]
+    """By model, why its rates are not known; such a model is not in `models`. What was known of it a minute ago may
+    still count, as for a replica that has just started and was not scraped yet."""
+    keeps: Mapping[str, str]
+    """By model, why none of its replicas may be taken away."""
+    by_engines: bool
+    """Whether the rates are of requests that engines served, not of those that came to pickers."""
 
 
 @dataclass(slots=True)
@@ -46,7 +70,11 @@ class _Memory:
     """Whether its pickers told nothing in the round before, too; one that has just started tells in its second."""
     told: Told | None = None
     told_s: float = float("-inf")
-    attempts: dict[str, _Attempts] = field(default_factory=lambda: {PAST: _Attempts(), NOW: _Attempts()})
+    served: Served = field(default_factory=Served)
+    served_s: float = float("-inf")
+    attempts: dict[str, _Attempts] = field(
+        default_factory=lambda: {purpose: _Attempts() for purpose in (PAST, NOW, ENGINES)}
+    )
 
 
 class Remembered:
@@ -84,19 +112,33 @@ class Remembered:
         self._known: dict[Key, _Memory] = {}
         self._places = asyncio.Semaphore(AT_ONCE)
         self.counts: Counter[tuple[str, str]] = Counter()
-        """Questions by what was asked for (`past`, `now`) and outcome."""
+        """Questions by what was asked for (`past`, `now`, `engines`) and outcome."""
 
-    def told(self, pool: Key) -> Told | None:
+    def told(self, pool: Key) -> Recalled | None:
         """What is asked of a pool now; None: Prometheus was not asked lately, or does not know."""
         memory = self._known.get(pool)
-        if memory is None or self._clock() - memory.told_s > KEPT_S:
+        if memory is None:
             return None
-        return memory.told
+        now = self._clock()
+        fresh = memory.served if now - memory.served_s < memory.served.fresh_for_s else None
+        if memory.told is not None and now - memory.told_s <= KEPT_S:
+            keeps = {} if fresh is None else {**fresh.gaps, **fresh.queues}
+            engines = {} if fresh is None else fresh.engines
+            return Recalled(memory.told.models, memory.told.held, engines, {}, keeps, by_engines=False)
+        if fresh is not None:
+            keeps = {**fresh.gaps, **fresh.queues}
+            return Recalled(fresh.models, {}, fresh.engines, fresh.gaps, keeps, by_engines=True)
+        return None
 
     def problem(self, pool: Key) -> str | None:
         """Why Prometheus does not know what is asked now; None: it does, or was not asked."""
         memory = self._known.get(pool)
-        return None if memory is None else memory.attempts[NOW].problem
+        if memory is None or self.told(pool) is not None:
+            return None
+        of_pickers, of_engines = memory.attempts[NOW].problem, memory.attempts[ENGINES].problem
+        if of_engines is None:
+            of_engines = next((f"{model}: {gap}" for model, gap in memory.served.gaps.items()), None)
+        return "; ".join(dict.fromkeys(each for each in (of_pickers, of_engines) if each is not None)) or None
 
     async def run(self) -> None:
         """Rounds until cancelled."""
@@ -113,19 +155,21 @@ class Remembered:
                 pools[key] = pool
         for gone in self._known.keys() - pools.keys():
             del self._known[gone]
-        await asyncio.gather(*(self._pool(key, pool.picker) for key, pool in pools.items() if pool.picker is not None))
+        await asyncio.gather(*(self._pool(key, pool.picker) for key, pool in pools.items()))
 
-    async def _pool(self, key: Key, service: str) -> None:
+    async def _pool(self, key: Key, service: str | None) -> None:
         memory = self._known.setdefault(key, _Memory())
         variants = (self._cluster.variants.get(each) for each in self._cluster.variants_of(key))
         models = {variant.spec.model for variant in variants if variant is not None}
         memory.seeded &= models  # one that comes back is asked for again
         async with self._places:
-            if models - memory.seeded:
+            if service is not None and models - memory.seeded:
                 await self._try(key, memory, PAST, self._seed(key, service, memory, models))
             silent = self._silent(key)
             if silent and memory.silent:
-                await self._try(key, memory, NOW, self._ask(key, service, memory))
+                if service is not None:
+                    await self._try(key, memory, NOW, self._ask(key, service, memory))
+                await self._try(key, memory, ENGINES, self._ask_of_engines(key, memory, models))
             memory.silent = silent
 
     async def _seed(self, key: Key, service: str, memory: _Memory, models: set[str]) -> None:
@@ -138,6 +182,23 @@ class Remembered:
     async def _ask(self, key: Key, service: str, memory: _Memory) -> None:
         memory.told = await self._queries.now(key.namespace, service)
         memory.told_s = self._clock()
+
+    async def _ask_of_engines(self, key: Key, memory: _Memory, models: set[str]) -> None:
+        replicas = self._replicas(key)
+        asked_s = self._clock()
+        found = await self._queries.engines(key.namespace, {each.pod for each in replicas})
+        memory.served, memory.served_s = served(models, replicas, found), asked_s
+
+    def _replicas(self, pool: Key) -> list[Replica]:
+        replicas = []
+        for key in self._cluster.variants_of(pool):
+            variant = self._cluster.variants.get(key)
+            if variant is None:
+                continue
+            for pod_key, pod in self._cluster.pods_of(key):
+                if pod.leads:
+                    replicas.append(Replica(pod_key.name, variant.spec.model, variant.spec.role, pod.serves))
+        return replicas
 
     async def _try(self, key: Key, memory: _Memory, purpose: str, question: Coroutine[Any, Any, None]) -> None:
         attempts = memory.attempts[purpose]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heliotrope.api.v1alpha1 import CarbonPolicy
 from heliotrope_operator.cluster import Cluster
@@ -11,7 +11,7 @@ from heliotrope_operator.kinds.pods import Pod
 from heliotrope_operator.kinds.pools import Pool
 from heliotrope_operator.planning.observed import SILENCE_S, EngineRates, ModelRates, PoolObserver
 from heliotrope_operator.planning.pickers import Pickers
-from heliotrope_operator.planning.prometheus import Told
+from heliotrope_operator.planning.remembered import Recalled
 from heliotrope_operator.planning.tails import WINDOW_S, tail_seconds
 from heliotrope_operator.resources import Key
 from heliotrope_operator.tables import EngineSeen, PoolDemand, Tables, VariantLoad
@@ -30,6 +30,12 @@ class Observed:
     problem: str | None
     by_prometheus: bool = False
     """Whether the models' rates are Prometheus', as pickers tell none."""
+    by_engines: bool = False
+    """Whether these are of the requests that engines served, as no picker's counters are known at all."""
+    gaps: Mapping[str, str] = field(default_factory=dict)
+    """By model, why its rates are not known though those of others may be."""
+    keeps: Mapping[str, str] = field(default_factory=dict)
+    """By model, why none of its replicas may be taken away."""
 
 
 NOT_YET = Observed(None, {}, {}, None)
@@ -50,7 +56,7 @@ class DemandWatch:
         unix_clock: Callable[[], float],
         on_round: Callable[[Key, Observed], None],
         wake: Callable[[], None],
-        remembered: Callable[[Key], tuple[Told | None, str | None]] = lambda _: (None, None),
+        remembered: Callable[[Key], tuple[Recalled | None, str | None]] = lambda _: (None, None),
     ) -> None:
         """Follow nothing yet.
 
@@ -89,7 +95,16 @@ class DemandWatch:
             return seen
         told, problem = self._remembered(pool)
         if told is not None:
-            return replace(seen, models=told.models, held=seen.held or told.held, by_prometheus=True)
+            return Observed(
+                told.models,
+                seen.held or told.held,
+                told.engines,
+                seen.problem,
+                by_prometheus=True,
+                by_engines=told.by_engines,
+                gaps=told.gaps,
+                keeps=told.keeps,
+            )
         if problem is None or seen.problem is None:
             return seen
         return replace(seen, problem=f"{seen.problem}; Prometheus: {problem}")
@@ -148,12 +163,13 @@ class DemandWatch:
         for gone in table.keys() - seen.keys():
             del table[gone]
         for pool, observed in seen.items():
-            models = observed.models
+            # Engines that serve may be few because many sleep: what they served says nothing to whoever wakes them.
+            models = None if observed.by_engines else observed.models
             table[pool] = PoolDemand(
                 now,
                 None if models is None else {name: each.requests_per_second for name, each in models.items()},
                 observed.held,
-                {pod: EngineSeen(e.asleep, e.running, e.waiting) for pod, e in observed.engines.items()},
+                {pod: EngineSeen(e.asleep, e.running, e.waiting) for pod, e in self._observers[pool].engines.items()},
             )
 
 

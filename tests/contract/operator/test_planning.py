@@ -15,7 +15,7 @@ from tests.contract.operator.demanded import MODEL, PROFILE, Engines, Picker
 from tests.contract.operator.process import OperatorProcess, eventually
 from tests.contract.operator.scaled import message, original, said, untouched
 from tests.support.controlplane import ControlPlane
-from tests.support.demand_memory import Memory
+from tests.support.demand_memory import Engine, Memory
 from tests.support.upstream import upstream
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -271,6 +271,30 @@ def test_metrics_only_publishes_and_changes_nothing(pool: Pool, plan: Plan) -> N
     assert operator.metric("wva_desired_replicas", labels) == operator.metric("heliotrope_desired_replicas", labels)
     pool.holds(3.0)
     assert untouched(pool.api)
+
+
+def test_replicas_go_also_where_only_engines_are_scraped(pool: Pool, plan: Plan) -> None:
+    """As with llm-d's endpoint picker: its Service knows nothing of `/v1/demand`."""
+    memory, scraped = Memory(MODEL), Engine(rate=LITTLE / START_REPLICAS)
+    memory.up = []
+    memory.scraped = lambda: dict.fromkeys(pool.engines.serving, scraped)
+    pool.picker.garbage = True
+    pool.policy()
+    with upstream(memory) as server:
+        plan(prometheus={"url": server.url})
+        eventually(lambda: pool.known() == ("True", "DemandFromPrometheus"), "the policy says who tells", seconds=80.0)
+        eventually(lambda: pool.replicas == 1, "lowered", seconds=80.0)
+        assert "by the requests that engines serve; the last replica of a model stays" in pool.condition()
+        assert "requests/s by Prometheus" in message(pool.api)
+        scraped.rate = MUCH
+        eventually(lambda: pool.replicas > START_REPLICAS, "raised", seconds=80.0)
+        scraped.rate, scraped.waiting = LITTLE / 8.0, 4.0
+        eventually(lambda: "requests wait at" in pool.condition(), "the queue is told", seconds=80.0)
+        pool.holds(DWELL_S + 4.0)
+        memory.status = 503
+        scraped.waiting = 0.0
+        eventually(lambda: pool.known() == ("False", "DemandUnknown"), "the outage is told", seconds=120.0)
+        pool.holds(DWELL_S + 4.0)
 
 
 def test_prometheus_tells_while_no_picker_can_be_asked(pool: Pool, plan: Plan, unique: Callable[[str], str]) -> None:

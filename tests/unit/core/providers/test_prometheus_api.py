@@ -89,6 +89,29 @@ async def test_a_range_is_on_the_grid_with_nan_in_gaps(server: Upstream) -> None
     )
 
 
+async def test_samples_have_the_times_of_their_scrapes_in_order(server: Upstream) -> None:
+    result = [{"metric": {"pod": "a"}, "values": [[101.5, "2"], [86.5, "1"], [116.5, "NaN"]]}]
+    server.answer = lambda _: success("matrix", result)
+
+    raw = await api(server).samples("x[5m]", 120.0)
+
+    assert raw.series[0].labels == {"pod": "a"}
+    assert raw.series[0].times_unix_s == (86.5, 101.5, 116.5)
+    np.testing.assert_array_equal(raw.series[0].values, [1.0, 2.0, nan])
+    asked = server.asked[0]
+    assert (asked.path, asked.one("query"), asked.one("time")) == ("/api/v1/query", "x[5m]", "120.000")
+
+
+@pytest.mark.parametrize("result", [[{"metric": {}, "values": [["x", "1"]]}], [{"metric": {}}], [{"values": []}], [1]])
+async def test_samples_of_another_shape_are_no_answer(server: Upstream, result: Any) -> None:
+    server.answer = lambda _: success("matrix", result)
+    with pytest.raises(BadAnswerError, match="not one of the Prometheus API"):
+        await api(server).samples("x[5m]", 120.0)
+    server.answer = lambda _: success("vector", [])
+    with pytest.raises(BadAnswerError, match="not one of the Prometheus API"):
+        await api(server).samples("x[5m]", 120.0)
+
+
 async def test_a_range_without_series_has_none(server: Upstream) -> None:
     server.answer = lambda _: success("matrix", [])
 

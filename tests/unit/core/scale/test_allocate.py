@@ -456,6 +456,31 @@ def test_unknown_metrics_do_not_stop_what_the_demand_needs() -> None:
     assert numbers(allocate(fleet(group(demand(80.0)), region("r"), variant("a", 2, load=Load())))) == {"a": 10}
 
 
+def test_what_may_be_more_than_it_seems_takes_nothing_away_and_still_adds() -> None:
+    """Of served requests: those that wait in engines' queues are asked for, too."""
+    keeps = replace(group(demand(5.0)), keeps=True, told_by="Prometheus")
+    plan = allocate(fleet(keeps, region("r"), variant("a", 7, load=Load(5.0))))
+    assert numbers(plan) == {"a": 7}
+    assert reasons(plan)["a"] is Reason.UNSERVED
+    told = plan.variants[0].explanation
+    assert told.startswith("Keep 7 replicas: the plan's 1 would carry what is served, but requests wait")
+    assert "requests/s by Prometheus" in told
+    assert numbers(allocate(fleet(replace(keeps, keeps=False), region("r"), variant("a", 7, load=Load(5.0))))) != {
+        "a": 7
+    }
+
+    more = replace(keeps, demand=demand(80.0))
+    assert numbers(allocate(fleet(more, region("r"), variant("a", 2, load=Load(5.0))))) == {"a": 10}
+
+
+@pytest.mark.parametrize("load", [Load(), Load(5.0)])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_the_users_own_maximum_holds_at_once_and_takes_nothing_more_along(load: Load, keeps: bool) -> None:
+    """What is below the maximum waits for its dwell, for measured load and for queues, as from any other number."""
+    rules = replace(group(demand(5.0)), keeps=keeps)
+    assert numbers(allocate(fleet(rules, region("r"), variant("a", 7, max_replicas=3, load=load)))) == {"a": 3}
+
+
 def test_zero_traffic_is_planned_like_any_other() -> None:
     """ai-dynamo/dynamo#6985: at zero traffic planning was skipped and seven prefill engines stayed."""
     variants = [

@@ -108,7 +108,7 @@ class Fleet:
         self.woken += 1
 
     def _on_round(self, pool: Key, observed: Observed) -> None:
-        self.histories.add(pool, [MODEL], observed.models, self.now_s)
+        self.histories.add(pool, {MODEL} - observed.gaps.keys(), observed.models, self.now_s)
 
     def observe(self, document: dict[str, Any]) -> None:
         document["metadata"]["resourceVersion"] = str(self.api.version + 1)

@@ -18,6 +18,7 @@ from heliotrope_operator.planning.controller import ALLOCATION, demand_finding
 from heliotrope_operator.planning.observed import ModelRates
 from heliotrope_operator.planning.prometheus import TOTALS, DemandQueries, access_to
 from heliotrope_operator.planning.remembered import Remembered
+from heliotrope_operator.planning.watch import Observed
 from heliotrope_operator.secrets import OwnSecrets
 
 WIDTH_S = 300.0
@@ -233,8 +234,10 @@ async def test_a_pool_that_goes_is_forgotten(queries: DemandQueries) -> None:
 
 
 def test_the_policy_says_who_tells() -> None:
-    finding = demand_finding({"ns/pool/m": True}, "a: no answer", by_prometheus=True)
+    observed = Observed({}, {}, {}, "a: no answer", by_prometheus=True)
+    finding = demand_finding({"ns/pool/m": True}, observed)
     assert finding.reason == "DemandFromPrometheus"
+    assert "by the pickers' counters; nothing is taken away, as no engine is among what it scrapes" in finding.message
     assert finding.message.endswith("as a: no answer")
 
 
