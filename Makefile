@@ -105,7 +105,7 @@ bench-clocks: $(STAMP) ## Joules that clocks per phase save over a day, simulate
 .PHONY: bench-operator
 bench-operator: $(STAMP) ## Measure the operator at 1,000 variants and 5,000 pods on a real API server with kwok; build/bench/operator.json
 	@$(RUN) python e2e/controlplane/build.py
-	@$(RUN) python -m bench.operator_scale
+	@$(RUN) python -m bench.operator_scale --burst
 
 .PHONY: bench-activation
 bench-activation: $(STAMP) ## Measure what resting idle engines saves, by depth; build/bench/activation.json
