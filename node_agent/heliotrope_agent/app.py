@@ -5,6 +5,7 @@ GPU could not be put back; 6 the file of originals cannot be read, is of a newer
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,11 +21,18 @@ from heliotrope_agent import memory
 from heliotrope_agent.clock import boottime_s
 from heliotrope_agent.control.loop import Bounds, Loop, Node
 from heliotrope_agent.control.metrics import ControlMetrics
-from heliotrope_agent.control.restore import Restored
+from heliotrope_agent.control.restore import Restored, devices_in_time
 from heliotrope_agent.control.rules import Rules
 from heliotrope_agent.driver.find import find_driver
 from heliotrope_agent.driver.interface import Driver
-from heliotrope_agent.errors import AgentError, AnotherAgentError, DriverMissingError, FencedError, StateError
+from heliotrope_agent.errors import (
+    AgentError,
+    AnotherAgentError,
+    DriverError,
+    DriverMissingError,
+    FencedError,
+    StateError,
+)
 from heliotrope_agent.kube.cluster import KubeCluster
 from heliotrope_agent.kube.folder import FolderCluster
 from heliotrope_agent.kube.wishes import Cluster
@@ -50,6 +58,7 @@ _logger = logging.getLogger(__name__)
 
 FAREWELL_S = 2.0
 """How long the API server may take to hear that the agent has ended; everything is put back by then."""
+CLOSE_S = 2.0
 WATCHDOG_DRAIN_S = 20.0
 """How long a watchdog that was asked to end watches an agent that has yet to put everything back."""
 
@@ -316,10 +325,13 @@ def run_restore(settings: ManualSettings, paths: Paths) -> tuple[Row, ...]:
         raise StateError(f"{settings.folder} is not there: no agent has set anything here, or --state-folder is wrong")
     driver = find_driver()
     try:
-        driver.devices()
+        if devices_in_time(driver, settings.restore_s) is None and settings.defaults:
+            raise DriverError("the driver does not tell which GPUs there are, so none can be put to its defaults")
         return restore(settings, driver, boot_id(paths.boot_id), time.time)
     finally:
-        driver.close()
+        closing = threading.Thread(target=driver.close, name="close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_S)  # a driver that hangs must not keep a person from the answer
 
 
 def exit_code(error: AgentError) -> Exit:

@@ -101,7 +101,7 @@ class Custody:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.progressed()
+        self._step_until_s = self._clock() + STEP_SECONDS
         if not self._settled():
             # Whatever is put back now, that call may change again: only a dead process sets nothing more. The watchdog
             # kills this one, for want of signs of life, and puts back.
@@ -122,7 +122,12 @@ class Custody:
             ) from error
 
     def progressed(self) -> None:
-        """The sweep has got on: `beat` leaves signs of life for another `STEP_SECONDS`."""
+        """The sweep has got on: `beat` leaves signs of life for another `STEP_SECONDS`.
+
+        Raises:
+            StateError: if the state folder was removed or replaced: another calibration or agent may be at work.
+        """
+        self._lock.check()
         self._step_until_s = self._clock() + STEP_SECONDS
         self.beat()
 

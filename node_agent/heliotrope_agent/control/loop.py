@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from heliotrope.api.v1alpha1.nodepower import NodePowerStatus
 from heliotrope_agent.control.apply import Applier, Outcome
+from heliotrope_agent.control.lost_originals import presumed
 from heliotrope_agent.control.memory import GpuMemory
 from heliotrope_agent.control.metrics import ControlMetrics
 from heliotrope_agent.control.news import news
@@ -89,6 +90,8 @@ class Loop:
         self._defaults: Defaults | None = None
         beat = node.watchdog()
         self._watchdog_restores = 0 if predecessor_died or beat is None else beat.restores
+        self._originals_absent = False
+        """Whether there was no file of originals at the start, and the status has not been asked instead."""
         self._reported_uid: str | None = None
         self._driver_problem = ""
         metrics.heartbeat_age.set_function(lambda: node.clock() - self._looked_at_s)
@@ -110,6 +113,7 @@ class Loop:
             self._tell("OriginalsLost", text, warning=True)
             self._defaults = Defaults(self._started_at_s + self._bounds.defaults_s)
             return ()
+        self._originals_absent = node.store.absent and not self._rules.dry_run
         if not records or self._rules.dry_run:
             return ()
         done = put_back_all(
@@ -142,6 +146,8 @@ class Loop:
         if self._defaults is not None:
             self._put_to_defaults(self._defaults, wishes, holders, now_s)
         self._flush(now_s)
+        if self._originals_absent and wishes.known:
+            readings = self._recover_from_status(wishes, readings)
         facts = Facts(
             now_s=now_s,
             devices=self._devices,
@@ -155,6 +161,23 @@ class Loop:
         made = plan(facts, self._rules)
         outcomes = self._carry_out(made, readings, now_s)
         self._report(made, facts, outcomes, readings)
+
+    def _recover_from_status(self, wishes: Wishes, readings: Mapping[str, Reading]) -> Mapping[str, Reading]:
+        """Put back what the NodePower's status says is set, where no file says so; returns readings after that."""
+        node = self._node
+        status = None if wishes.node_power is None else wishes.node_power.status
+        self._originals_absent = False
+        records = presumed(status, readings, self._resting, node.boot_id, node.wall_clock())
+        if not records:
+            return readings
+        text = (
+            f"the file of originals is gone: {len(records)} GPUs go back to what the NodePower's status says they were"
+        )
+        self._tell("OriginalsLost", text, warning=True)
+        node.store.settle(records)
+        done = put_back_all(node.driver, records, node.boot_id, node.check, self._bounds.restore_s, node.heartbeat.beat)
+        self._settle(done, Cause.ORPHAN)
+        return self._read()
 
     def end(self) -> tuple[Restored, ...]:
         """Put everything back; nothing but the driver and the disk is asked.

@@ -232,6 +232,45 @@ _RETRY_S = 0.25
 """Between attempts at a GPU that fails, as long as there is time."""
 
 
+def devices_in_time(
+    driver: Driver, bound_s: float, beat: Callable[[], None] = lambda: None
+) -> tuple[Device, ...] | None:
+    """The GPUs, and a driver that is connected anew where it was reloaded.
+
+    One GPU that hangs while the driver tells of it keeps no other from being put back: those are known by their UUIDs.
+
+    Args:
+        driver: of the node.
+        bound_s: how long to wait.
+        beat: called while waiting.
+
+    Returns:
+        None if the driver has not answered in time.
+
+    Raises:
+        DriverError: if it says that it cannot.
+    """
+    answers: list[tuple[Device, ...] | BaseException] = []
+
+    def ask() -> None:
+        try:
+            answers.append(driver.devices())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            answers.append(error)
+
+    thread = threading.Thread(target=ask, name="devices", daemon=True)
+    thread.start()
+    ends_s = time.monotonic() + bound_s
+    while thread.is_alive() and time.monotonic() < ends_s:
+        beat()
+        thread.join(_STEP_S)
+    if not answers:
+        return None
+    if isinstance(answers[0], BaseException):
+        raise answers[0]
+    return answers[0]
+
+
 def to_defaults(
     driver: Driver, devices: Iterable[Device], original: Levels, check: Callable[[], None], bound_s: float
 ) -> tuple[Restored, ...]:

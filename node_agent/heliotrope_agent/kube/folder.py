@@ -153,6 +153,8 @@ class FolderCluster:
                         found = power
         self._stamp = stamp
         before = self._wishes.node_power
+        if found is not None and not self._wishes.known:
+            found = found.model_copy(update={"status": self._status()})
         if self._wishes.known and _spec(found) == _spec(before):
             return False
         self._generation += 1
@@ -161,6 +163,18 @@ class FolderCluster:
             found = found.model_copy(update={"metadata": metadata})
         self._wishes = replace(self._wishes, node_power=found, known=True)
         return True
+
+    def _status(self) -> NodePowerStatus | None:
+        """What an agent before this one has reported; None: nothing that can be read."""
+        path = self._folder / STATUS / f"{self._node}.yaml"
+        try:
+            found = next(yaml.load_all(_text(path), Loader=_LOADER), None) if path.exists() else None
+            about = {"apiVersion": API_VERSION, "kind": NodePower.__name__, "metadata": {"name": self._node}}
+            power = documents.parse(about | {"spec": {}, "status": found or {}}, unknown_fields="ignore")
+            return power.status if found and isinstance(power, NodePower) else None
+        except (OSError, ValueError, yaml.YAMLError, InvalidInputError, RecursionError) as error:
+            _logger.warning("%s cannot be read: %s", path, error)
+            return None
 
     def _look_at_lease(self) -> bool:
         if not self._lease_s:

@@ -7,13 +7,16 @@ from pathlib import Path
 NEW_SUFFIX = ".new"
 
 
-def write_whole(path: Path, text: str, *, durable: bool) -> None:
+def write_whole(path: Path, text: str, *, durable: bool) -> os.stat_result:
     """Replace a file.
 
     Args:
         path: the file; its folder must be there.
         text: all of it.
         durable: wait until the content and the name are on the disk, so that it is there after a power failure.
+
+    Returns:
+        What the kernel says of the file that was written, and not of what somebody may have put in its place since.
 
     Raises:
         OSError: if it could not be written; the old file is then as it was.
@@ -22,9 +25,10 @@ def write_whole(path: Path, text: str, *, durable: bool) -> None:
     try:
         with new.open("w", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
             if durable:
-                file.flush()
                 os.fsync(file.fileno())
+            written = os.fstat(file.fileno())
         new.rename(path)
     except OSError:
         with contextlib.suppress(OSError):  # the first error is the one to tell
@@ -32,6 +36,7 @@ def write_whole(path: Path, text: str, *, durable: bool) -> None:
         raise
     if durable:
         sync_folder(path.parent)
+    return written
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,6 +5,7 @@ the first is safe. So a crash at any moment leaves a whole copy, and a disk that
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -36,6 +37,8 @@ class Store:
         self._records: Mapping[str, Ownership] = {}
         self._sequence = 0
         self._stale = False
+        self.absent = False
+        """Whether `load` has found no file: nothing was ever changed here, or the folder was removed."""
         self._stamps: tuple[_Stamp | None, ...] = ()
 
     @property
@@ -52,6 +55,11 @@ class Store:
         """
         return self._stale or (bool(self._records) and self._stamps != self._stamped())
 
+    @property
+    def outdated(self) -> bool:
+        """Whether the files are others than those that `load` has read, for who reads what another process writes."""
+        return self._stamps != self._stamped()
+
     def load(self) -> Mapping[str, Ownership]:
         """Read the newest whole copy; without any file nothing was ever changed.
 
@@ -60,6 +68,7 @@ class Store:
             NewerStateError: if a newer version of Heliotrope wrote them.
             StateError: if they cannot be read.
         """
+        stamps = self._stamped()  # of before: a file that changes while it is read is another one
         whole: list[tuple[int, Mapping[str, Ownership]]] = []
         problems: list[str] = []
         for name in COPIES:
@@ -79,7 +88,8 @@ class Store:
         if whole:
             self._sequence, self._records = max(whole, key=lambda each: each[0])
         self._stale = bool(problems)
-        self._stamps = self._stamped()
+        self.absent = not whole and not problems
+        self._stamps = stamps
         return self._records
 
     def save(self, records: Iterable[Ownership]) -> None:
@@ -142,14 +152,15 @@ class Store:
 
     def _write(self, records: Mapping[str, Ownership]) -> None:
         text = sealed(FORMAT, encoded(records.values(), self._sequence + 1))
+        stamps = []
         try:
             for name in COPIES:
                 self._may_write()
-                write_whole(self._folder / name, text, durable=True)
+                stamps.append(_stamp_of(write_whole(self._folder / name, text, durable=True)))
         except OSError as error:
             raise _unwritable(self._folder, error) from error
         self._sequence += 1
-        self._stamps = self._stamped()
+        self._stamps = tuple(stamps)
 
     def _stamped(self) -> tuple[_Stamp | None, ...]:
         return tuple(_stamp(self._folder / name) for name in COPIES)
@@ -182,6 +193,10 @@ def _stamp(path: Path) -> _Stamp | None:
         found = path.stat()
     except OSError:
         return None
+    return _stamp_of(found)
+
+
+def _stamp_of(found: os.stat_result) -> _Stamp:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from heliotrope_agent.control.restore import Restored, put_back_all, to_defaults
+from heliotrope_agent.control.restore import Restored, Result, devices_in_time, put_back_all, to_defaults
 from heliotrope_agent.driver.interface import Driver
 from heliotrope_agent.errors import AnotherAgentError, CorruptStateError, DriverError, StateError
 from heliotrope_agent.state import heartbeat
@@ -69,16 +69,21 @@ class Watchdog:
         self._unforgotten: frozenset[Ownership] = frozenset()
         """Put back, and still on a disk that refuses. To put them back again might undo what somebody has set since."""
         self._not_before_s = float("-inf")
+        self._read = Store(watch.folder)
+        self._remembered: tuple[Ownership, ...] = ()
+        """Of the file when it was there last: with the folder somebody may remove what is to be put back."""
 
     def look(self) -> tuple[Restored, ...]:
         """Look once; if the agent is silent and has left something, put it back."""
         watch = self._watch
         self._own.beat()
+        self._remember()
         silent_s = self.silent_for_s()
         if silent_s < watch.silent_s or watch.clock() < self._not_before_s:
             return ()
         try:
-            records = Store(watch.folder).load()
+            store = Store(watch.folder)
+            records = tuple(store.load().values())
         except CorruptStateError as error:
             if silent_s < watch.silent_s + watch.defaults_s:
                 return ()
@@ -86,9 +91,18 @@ class Watchdog:
         except StateError as error:
             self._say(f"nothing can be put back: {error}")
             return ()
+        records = records or (self._remembered if store.absent else ())
         if not records:
             return ()
-        return self._take_over(tuple(records.values()), f"no sign of life for {silent_s:.1f} s")
+        return self._take_over(records, f"no sign of life for {silent_s:.1f} s")
+
+    def _remember(self) -> None:
+        if not self._read.outdated:
+            return
+        with contextlib.suppress(StateError, CorruptStateError):
+            records = tuple(self._read.load().values())
+            if not self._read.absent:
+                self._remembered = records
 
     def silent_for_s(self) -> float:
         """How long we have seen no new sign of life of the agent."""
@@ -108,7 +122,8 @@ class Watchdog:
         if beat is not None and not (visible(beat.process) and not lives(beat.process)):
             return False
         with contextlib.suppress(StateError):
-            return not Store(self._watch.folder).load()
+            store = Store(self._watch.folder)
+            return not store.load() and not (store.absent and self._remembered)
         return False
 
     def _take_over(self, records: tuple[Ownership, ...] | None, why: str) -> tuple[Restored, ...]:
@@ -168,9 +183,13 @@ class Watchdog:
     def _restore(self, records: tuple[Ownership, ...] | None, fence: Fence, why: str) -> tuple[Restored, ...]:
         watch = self._watch
         driver = self._driver = self._driver or watch.driver()
-        devices = driver.devices()
+        devices = devices_in_time(driver, watch.restore_s / 2.0, self._own.beat)
         store = Store(watch.folder, fence.check)
+        if devices is None:
+            self._say("the driver does not tell which GPUs there are: those that are on record are tried all the same")
         if records is None:
+            if devices is None:
+                return (Restored("every GPU", Result.HANGS, "which ones there are is not known"),)
             touchable = [each for each in devices if not each.mig]
             done = to_defaults(driver, touchable, watch.resting, fence.check, watch.restore_s)
             if all(each.done for each in done):
@@ -183,6 +202,7 @@ class Watchdog:
             gone = frozenset(each for each in records if each.uuid not in failed)
             store.forget(each.uuid for each in gone)
             self._unforgotten = gone if store.stale else frozenset()
+            self._remembered = tuple(each for each in self._remembered if each not in gone)
         restored = [each.uuid for each in done if each.done]
         if restored:
             _logger.warning("%s: put back %s", why, ", ".join(restored))

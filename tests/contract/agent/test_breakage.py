@@ -49,6 +49,68 @@ def test_a_state_folder_that_is_removed_has_everything_put_back(rig: Rig, what: 
     assert rig.restored(), "it has not taken what was set for what was found"
 
 
+@pytest.mark.parametrize("wished", [True, False], ids=["wished for still", "nothing is asked any more"])
+def test_a_state_folder_that_is_removed_just_before_its_agent_is_killed(rig: Rig, wished: bool) -> None:
+    """Nobody could put anything back, and the status still says what was set and what was before."""
+    set_up(rig)
+    agent = rig.agent()
+    rig.until_locked(810, 810)
+    until("reported", lambda: rig.condition() == ("True", "Applied"))
+    agent.signal(signal.SIGSTOP)
+    shutil.rmtree(rig.state)
+    agent.signal(signal.SIGKILL)
+    agent.wait(30.0)
+    if not wished:
+        rig.wish()
+    again = rig.agent()
+    until("told", lambda: "OriginalsLost" in rig.events())
+    if wished:
+        rig.until_locked(810, 810)
+        until("on record", lambda: {each.pod for each in rig.records().values()} == {POD[1]})
+        assert {each.original.power_limit_milliwatts for each in rig.records().values()} == {400_000}
+    else:
+        rig.until_restored()
+    again.signal(signal.SIGTERM)
+    assert again.wait(30.0) == 0
+    assert rig.restored()
+
+
+def test_a_watchdog_remembers_what_was_in_a_folder_that_is_gone(rig: Rig) -> None:
+    """Agent and folder go together, and neither comes back."""
+    set_up(rig)
+    watchdog = rig.watchdog()
+    agent = rig.agent()
+    rig.until_locked(810, 810)
+    time.sleep(0.5)
+    agent.signal(signal.SIGSTOP)
+    shutil.rmtree(rig.state)
+    agent.signal(signal.SIGKILL)
+    agent.wait(30.0)
+    rig.until_restored()
+    rig.node.foreign_sm_lock(600, 600, 0)
+    time.sleep(2.5)
+    assert rig.locks() == [600, None], "what an administrator has set since is left alone"
+    watchdog.signal(signal.SIGTERM)
+    assert watchdog.wait(30.0) == 0
+
+
+def test_a_status_of_before_a_reboot_undoes_nothing_that_was_set_since(rig: Rig) -> None:
+    set_up(rig)
+    agent = rig.agent()
+    rig.until_locked(810, 810)
+    until("reported", lambda: rig.condition() == ("True", "Applied"))
+    agent.signal(signal.SIGKILL)
+    agent.wait(30.0)
+    shutil.rmtree(rig.state)
+    rig.reboot()
+    rig.node.foreign_power_limit(350_000, 1)
+    rig.wish()
+    rig.agent()
+    until("reported", lambda: rig.condition() == ("True", "NothingAsked"))
+    assert [each.power_limit_milliwatts for each in rig.node.states()] == [400_000, 350_000]
+    assert rig.locks() == [None, None]
+
+
 def test_originals_that_somebody_removes_or_damages_are_there_again(rig: Rig) -> None:
     set_up(rig)
     agent = rig.agent()
@@ -152,3 +214,31 @@ def test_a_call_that_hangs_while_somebody_takes_over_leaves_nothing_set(rig: Rig
     assert agent.wait(30.0) == (-signal.SIGKILL if seen else 4)
     assert rig.restored()
     assert rig.records() == {}
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetMigMode", "nvmlDeviceGetUUID"])
+def test_a_gpu_that_hangs_when_it_is_looked_for_keeps_no_other_from_being_put_back(rig: Rig, function: str) -> None:
+    set_up(rig)
+    rig.watchdog("--restore-seconds=1")
+    agent = rig.agent()
+    rig.until_locked(810, 810)
+    with rig.node.hang(function, gpu=1) as hung:
+        until("the agent hangs", lambda: hung.waiting > 0)
+        rig.until_restored()
+        assert agent.wait(30.0) == -signal.SIGKILL
+        until("forgotten", lambda: rig.records() == {})
+
+
+def test_a_person_puts_back_what_can_be_while_a_gpu_hangs_when_it_is_looked_for(rig: Rig) -> None:
+    set_up(rig)
+    agent = rig.agent()
+    rig.until_locked(810, 810)
+    agent.signal(signal.SIGKILL)
+    agent.wait(30.0)
+    with rig.node.hang("nvmlDeviceGetMigMode", gpu=1):
+        restored = rig.run("--restore", "--restore-seconds=1")
+        assert restored.wait(30.0) == 0, restored.text()
+        assert rig.restored()
+        defaults = rig.run("--restore", "--defaults", "--restore-seconds=1")
+        assert defaults.wait(30.0) == 1
+        assert "does not tell which GPUs there are" in defaults.text()

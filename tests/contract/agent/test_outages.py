@@ -109,6 +109,7 @@ def test_an_api_outage_changes_nothing_until_the_lease_ends(rig: Rig, cluster: C
         until("told", lambda: operator.condition() == ("True", "Applied"))
         header, row = (line.split() for line in cluster.kubectl("get", "nodepowers").splitlines())
         shown = dict(zip(header, row, strict=True))
+        assert shown.pop("SEEN").endswith("s")
         del shown["AGE"]
         assert shown == {
             "NAME": NODE,

@@ -1,6 +1,7 @@
 """A calibration that is dead or hangs, with no agent on the node: clocks come back, and it sets none afterwards."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -108,4 +109,18 @@ def test_a_watchdog_that_dies_is_started_again_before_the_next_clock(bench: Benc
     started.signal(signal.SIGTERM)
     assert started.wait(15.0) == 143, started.text()
     assert put_back(bench)
+    until("the watchdog has ended too", lambda: not guards(bench))
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["noticed", "killed at once"])
+def test_a_state_folder_that_is_removed_has_the_clock_put_back(bench: Bench, killed: bool) -> None:
+    started = measuring(bench)
+    if killed:
+        started.signal(signal.SIGSTOP)
+    shutil.rmtree(bench.state)
+    if killed:
+        started.signal(signal.SIGKILL)
+    until("put back", lambda: bench.sm_lock_mhz is None)
+    assert started.wait(PATIENCE_S) == (-signal.SIGKILL if killed else 1)
+    assert bench.sm_lock_mhz is None
     until("the watchdog has ended too", lambda: not guards(bench))

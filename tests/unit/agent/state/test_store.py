@@ -172,3 +172,25 @@ def test_a_store_that_lost_its_folder_leaves_anothers_files_alone(tmp_path: Path
     store.forget(["GPU-a"])
     assert store.records == {}
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_that_is_damaged_right_after_it_was_written_is_noticed(tmp_path: Path, name: str) -> None:
+    """Between the renames of the two copies, and before anybody has looked at either."""
+    damaged = False
+
+    def damage() -> None:
+        nonlocal damaged
+        if (tmp_path / name).exists() and not damaged:
+            damaged = True
+            (tmp_path / name).write_text("")
+
+    store = Store(tmp_path, damage)
+    store.save([record()])
+    if name == COPIES[1]:
+        damage()
+    assert damaged
+    assert store.stale
+    store.flush()
+    assert not store.stale
+    assert Store(tmp_path).load() == store.records
