@@ -13,6 +13,7 @@ from heliotrope.errors import SolverError
 from heliotrope.scale.choices import Choice, choose
 from heliotrope.scale.explain import Told, explain
 from heliotrope.scale.facts import FleetFacts, VariantFacts
+from heliotrope.scale.known import known
 from heliotrope.scale.options import GroupColumns, Options, prepare, served_together
 from heliotrope.scale.plan import Certificate, FleetPlan, GroupPlan, Reason, SolverOutcome, VariantPlan
 from heliotrope.scale.reasons import Reasons
@@ -32,6 +33,7 @@ def allocate(facts: FleetFacts, limit: SearchLimit | None = None) -> FleetPlan:
         facts: of every group that shares quotas, so that they are planned together.
         limit: of the solver.
     """
+    facts = known(facts)
     options = prepare(facts)
     try:
         searched: Searched | None = search(options, limit or SearchLimit())
@@ -47,10 +49,10 @@ def allocate(facts: FleetFacts, limit: SearchLimit | None = None) -> FleetPlan:
         _variant_plan(options, i, choice, searched, reasons, loads[int(options.group[i])])
         for i, choice in enumerate(choices)
     ]
-    known = {plan.name for plan in plans}
+    planned = {plan.name for plan in plans}
     for group, load in zip(options.groups, loads, strict=True):
         for variant in members[group.facts.name]:
-            if variant.name not in known:
+            if variant.name not in planned:
                 told = Told(variant, group.facts, None, Reason.METRICS_UNKNOWN, None, None, None, load)
                 plans.append(VariantPlan(variant.name, None, None, told.reason, explain(told), variant.state))
     plans.sort(key=lambda plan: plan.name)

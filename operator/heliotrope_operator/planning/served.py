@@ -51,7 +51,7 @@ def served(models: Iterable[str], replicas: Iterable[Replica], engines: Mapping[
         engines: by pod; what is not there is not among the scraped targets.
     """
     by_model: dict[str, list[Replica]] = {model: [] for model in sorted(models)}
-    for replica in sorted(replicas, key=lambda each: each.pod):
+    for replica in sorted(set(replicas), key=lambda each: each.pod):  # two variants may select the same pod
         by_model.setdefault(replica.model, []).append(replica)
     rates: dict[str, ModelRates] = {}
     gaps: dict[str, str] = {}

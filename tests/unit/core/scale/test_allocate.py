@@ -671,3 +671,49 @@ def test_no_combination_of_replicas_emits_less(
     assert found <= best * (1.0 + 2e-4) + 1e-6
     assert plan.certificate.gap is not None
     assert plan.certificate.gap <= 2e-4
+
+
+# --- what is no amount ----------------------------------------------------------------------------------------------
+
+NONE = [float("nan"), float("inf"), -1.0, 1e300]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("broken", NONE)
+@pytest.mark.parametrize("field", ["price_per_hour", "embodied_grams_per_hour", "start_seconds", "quality"])
+def test_one_variants_broken_number_stops_no_plan(field: str, broken: float) -> None:
+    """A NaN among costs has HiGHS run for ever, and then nobody has a plan."""
+    rules = replace(FREE, embodied=True)
+    groups = [group(demand(40.0), rules), group(demand(40.0), rules, name="other")]
+    first = replace(variant("a", 1), **{field: broken})
+    plan = allocate(fleet(groups, region("r"), [first, variant("b", 1, group="other")]))
+    assert numbers(plan)["b"] == 5
+    assert numbers(plan)["a"] == 5
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("broken", NONE)
+@pytest.mark.parametrize("field", ["requests_per_second", "joules_per_request", "idle_watts", "host_watts"])
+def test_one_engines_broken_model_stops_no_plan(field: str, broken: float) -> None:
+    groups = [group(demand(40.0)), group(demand(40.0), name="other")]
+    first = variant("a", 5)
+    assert first.capacity is not None
+    first = replace(first, capacity=replace(first.capacity, **{field: broken}))
+    plan = allocate(fleet(groups, region("r"), [first, variant("b", 1, group="other")]))
+    assert numbers(plan) == {"a": 5, "b": 5}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("broken", NONE)
+@pytest.mark.parametrize("field", ["pue", "electricity_price_per_kwh", "max_watts", "intensity_g_per_kwh"])
+def test_one_regions_broken_number_stops_no_plan(field: str, broken: float) -> None:
+    value = (broken,) * 3 if field == "intensity_g_per_kwh" else broken
+    place = replace(region("r"), **{field: value})
+    assert numbers(allocate(fleet(group(demand(40.0)), place, variant("a", 1)))) == {"a": 5}
+
+
+@pytest.mark.parametrize("broken", NONE)
+def test_a_load_that_is_no_amount_takes_nothing_away(broken: float) -> None:
+    plan = allocate(fleet(group(demand(5.0)), region("r"), variant("a", 7, load=Load(broken))))
+    assert numbers(plan) == {"a": 7}
+    assert reasons(plan)["a"] is Reason.METRICS_UNKNOWN

@@ -36,6 +36,11 @@ def test_models_are_the_sums_of_their_engines_and_count_as_long_as_the_oldest_of
     assert (found.gaps, found.queues, found.fresh_for_s) == ({}, {}, 10.0)
 
 
+def test_a_pod_that_two_variants_select_counts_once() -> None:
+    found = served(["m"], [replica("a"), replica("a")], {"a": engine(2.0)})
+    assert found.models["m"].requests_per_second == 2.0
+
+
 @pytest.mark.parametrize(
     ("engines", "gap"),
     [
