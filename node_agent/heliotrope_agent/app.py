@@ -5,7 +5,6 @@ GPU could not be put back; 6 the file of originals cannot be read, is of a newer
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from heliotrope_agent.control.loop import Bounds, Loop, Node
 from heliotrope_agent.control.metrics import ControlMetrics
 from heliotrope_agent.control.restore import Restored, devices_in_time
 from heliotrope_agent.control.rules import Rules
-from heliotrope_agent.driver.find import find_driver
+from heliotrope_agent.driver.find import close_in_time, find_driver
 from heliotrope_agent.driver.interface import Driver
 from heliotrope_agent.errors import (
     AgentError,
@@ -58,7 +57,6 @@ _logger = logging.getLogger(__name__)
 
 FAREWELL_S = 2.0
 """How long the API server may take to hear that the agent has ended; everything is put back by then."""
-CLOSE_S = 2.0
 WATCHDOG_DRAIN_S = 20.0
 """How long a watchdog that was asked to end watches an agent that has yet to put everything back."""
 
@@ -119,7 +117,7 @@ def _run_agent(settings: AgentSettings, rules: Rules, stop: Stop, stack: ExitSta
     registry = CollectorRegistry()
     cluster = _cluster(settings, registry, stop.wake)
     driver = _driver_or_told(cluster)
-    stack.callback(driver.close)
+    stack.callback(close_in_time, driver)
     owners = _owners(settings, driver)
     node = Node(
         driver=driver,
@@ -329,9 +327,7 @@ def run_restore(settings: ManualSettings, paths: Paths) -> tuple[Row, ...]:
             raise DriverError("the driver does not tell which GPUs there are, so none can be put to its defaults")
         return restore(settings, driver, boot_id(paths.boot_id), time.time)
     finally:
-        closing = threading.Thread(target=driver.close, name="close", daemon=True)
-        closing.start()
-        closing.join(CLOSE_S)  # a driver that hangs must not keep a person from the answer
+        close_in_time(driver)
 
 
 def exit_code(error: AgentError) -> Exit:

@@ -124,7 +124,7 @@ def calibrate(
         from heliotrope_agent.calibrate.profile import completed, patch, phase_profiles
         from heliotrope_agent.calibrate.session import Options, Session
         from heliotrope_agent.calibrate.settings import Sweep
-        from heliotrope_agent.driver.find import find_driver
+        from heliotrope_agent.driver.find import close_in_time, find_driver
     configure(log_level, as_json=log_format == "json", stream=sys.stderr)
     if variant_file is not None and (variant is not None or namespace is not None):
         raise InvalidInputError("--variant", "--variant-file names the variant already")
@@ -178,7 +178,7 @@ def calibrate(
             Console(stderr=True, highlight=False).print(f"heliotrope: {error}", markup=False)
             sys.exit(EXIT_SIGNALLED + error.number)
     finally:
-        driver.close()
+        close_in_time(driver)
     if record is None:
         return
     found = phase_profiles(record)

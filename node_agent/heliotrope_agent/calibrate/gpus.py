@@ -1,7 +1,10 @@
 """The GPUs of the engine: which they are, whether they can be measured, and their clocks."""
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from heliotrope.errors import InvalidInputError
@@ -17,13 +20,33 @@ Answer = TypeVar("Answer")
 async def call(function: Callable[..., Answer], *arguments: object) -> Answer:
     """Call the driver beside the loop, with a limit of time.
 
+    The thread is a daemon: a call that never returns must not keep the process from ending, as an executor's would.
+
     Raises:
         CalibrationError: if it does not answer in time.
         DriverError: of the call.
     """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Answer] = loop.create_future()
+
+    def settle(result: Callable[[], None]) -> None:
+        if not answer.done():
+            result()
+
+    def run() -> None:
+        try:
+            found = function(*arguments)
+        except BaseException as error:  # noqa: BLE001 - raised again by who waits
+            result = partial(answer.set_exception, error)
+        else:
+            result = partial(answer.set_result, found)
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, result)
+
+    threading.Thread(target=run, name="driver", daemon=True).start()
     try:
         async with asyncio.timeout(DRIVER_SECONDS):
-            return await asyncio.to_thread(function, *arguments)
+            return await answer
     except TimeoutError:
         raise CalibrationError(f"the GPU driver has not answered for {DRIVER_SECONDS:g} s") from None
 

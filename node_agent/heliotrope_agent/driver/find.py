@@ -1,6 +1,7 @@
 """The driver of this node's GPUs."""
 
 import logging
+import threading
 from pathlib import Path
 
 from heliotrope_agent.driver import pci
@@ -9,6 +10,9 @@ from heliotrope_agent.driver.unsupported import Unsupported
 from heliotrope_agent.errors import DriverMissingError
 
 _LOGGER = logging.getLogger(__name__)
+
+CLOSE_S = 2.0
+"""How long the driver may take to let go."""
 
 
 def find_driver(bus: Path = pci.BUS) -> Driver:
@@ -46,3 +50,10 @@ def find_driver(bus: Path = pci.BUS) -> Driver:
 
 def _title(gpu: pci.PciGpu) -> str:
     return f"{gpu.vendor.value} at {gpu.address}"
+
+
+def close_in_time(driver: Driver) -> None:
+    """Let go of the driver; one that hangs does not keep the process from ending."""
+    closing = threading.Thread(target=driver.close, name="close", daemon=True)
+    closing.start()
+    closing.join(CLOSE_S)

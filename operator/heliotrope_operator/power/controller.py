@@ -50,6 +50,8 @@ FORGET_S = 60.0
 """After so long without a pass its decisions are no news any more."""
 MOST_ASKED = 20
 """NodePowers that one pass reads from the API server before it calls their agents silent."""
+ASKING_S = 5.0
+"""How long that may take, all together."""
 AGAIN_S = 1.0
 """After a write that lost a race."""
 DEFAULT_POWER = Power(clock_per_phase=False)
@@ -145,17 +147,25 @@ class PowerController:
 
     async def _listen(self, now_unix_s: float) -> None:
         """Hear the nodes' agents. Before one is called silent the API server is asked: the watch may have stalled."""
-        context, hearing = self._context, self._gatherer.hearing
+        hearing = self._gatherer.hearing
         hearing.look(self._gatherer.signs(), now_unix_s)
-        for node in hearing.doubtful(MOST_ASKED):
-            path = RESOURCES[Kind.NODE_POWER].path(name=node)
-            try:
-                context.cluster.observe(Kind.NODE_POWER, await context.kube.get(path))
-            except NotFoundError:
-                continue  # the watch will tell
-            hearing.asked(node)
+        try:
+            async with asyncio.timeout(ASKING_S):
+                await self._ask(hearing.doubtful(MOST_ASKED))
+        except (ApiError, TimeoutError) as error:  # nobody is called silent for that, and the Lease must not wait
+            _log.debug("the nodes' agents cannot be asked about: %s", error)
         hearing.look(self._gatherer.signs(), now_unix_s)
         self._agents = Agents(hearing.silent(), hearing.ages_s())
+
+    async def _ask(self, nodes: Sequence[str]) -> None:
+        """Read NodePowers past the watch."""
+        for node in nodes:
+            path = RESOURCES[Kind.NODE_POWER].path(name=node)
+            try:
+                self._context.cluster.observe(Kind.NODE_POWER, await self._context.kube.get(path))
+            except NotFoundError:
+                continue  # the watch will tell
+            self._gatherer.hearing.asked(node)
 
     def _follow(self, governed: Governed) -> None:
         """Have a source asked that nobody asks yet."""

@@ -242,3 +242,14 @@ def test_a_person_puts_back_what_can_be_while_a_gpu_hangs_when_it_is_looked_for(
         defaults = rig.run("--restore", "--defaults", "--restore-seconds=1")
         assert defaults.wait(30.0) == 1
         assert "does not tell which GPUs there are" in defaults.text()
+
+
+def test_a_driver_that_does_not_let_go_keeps_no_process(rig: Rig) -> None:
+    set_up(rig)
+    agent = rig.agent()
+    rig.until_locked(810, 810)
+    with rig.node.hang("nvmlShutdown"):
+        agent.signal(signal.SIGTERM)
+        assert agent.wait(30.0) == 0
+    assert rig.restored()
+    assert not (rig.state / "heartbeat").exists()

@@ -59,9 +59,20 @@ def test_a_call_of_the_driver_that_hangs_counts_though_the_process_lives(bench: 
     with bench.node.hang("nvmlDeviceSetGpuLockedClocks") as hung:
         until("it hangs at the next clock", lambda: hung.waiting > 0)
         until("put back", lambda: put_back(bench))
-        assert started.wait(10.0) == -signal.SIGKILL
+        assert started.wait(10.0) in (1, -signal.SIGKILL), "it has ended, or was killed"
+    assert "the watchdog puts it back soon" in started.text()
     time.sleep(0.5)
     assert put_back(bench), "the call that hung has set nothing"
+    until("the watchdog has ended too", lambda: not guards(bench))
+
+
+def test_a_reading_that_hangs_ends_it_and_the_process_too(bench: Bench) -> None:
+    started = measuring(bench)
+    with bench.node.hang("nvmlDeviceGetUtilizationRates"), bench.node.hang("nvmlShutdown"):
+        assert started.wait(PATIENCE_S) == 1
+        assert "the GPU driver has not answered" in " ".join(started.text().split())
+        assert put_back(bench)
+        assert not guards(bench)
 
 
 def test_an_energy_counter_that_hangs_ends_the_measurement(bench: Bench) -> None:

@@ -1,5 +1,8 @@
 """Agents that give no sign of life any more: noticed by the signs themselves, told once, and never by mistake."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from prometheus_client import CollectorRegistry
 from tests.unit.operator.memory import UNAVAILABLE
 from tests.unit.operator.power.world import World
@@ -85,6 +88,26 @@ async def test_time_in_which_nothing_could_be_heard_does_not_count() -> None:
     await world.step(10.0)
     assert world.said("PowerManaged") == MANAGED
     await passes(world, SILENT_S)
+    assert world.said("PowerManaged") == SILENT
+
+
+async def test_an_api_server_that_does_not_let_us_read_keeps_neither_the_lease_nor_calls_anybody_silent() -> None:
+    world = await managed()
+    get = world.kube.get
+
+    async def refused(path: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
+        if path == NODE_POWER:
+            raise UNAVAILABLE
+        return await get(path, parameters)
+
+    world.kube.get = refused  # type: ignore[method-assign]
+    await passes(world, 2 * SILENT_S)
+    assert world.said("PowerManaged") == MANAGED
+    renewed = world.lease()["renewTime"]
+    await passes(world, 30.0)
+    assert world.lease()["renewTime"] > renewed
+    world.kube.get = get  # type: ignore[method-assign]
+    await world.step(10.0)
     assert world.said("PowerManaged") == SILENT
 
 
