@@ -149,7 +149,7 @@ class Watchdog:
         return done
 
     def _stands_aside(self, lock: Lock) -> bool:
-        """Take the lock, or make sure that the silent agent has it: whether anybody else is at work is the question."""
+        """Take the lock, or make sure that the silent one has it: whether anybody else is at work is the question."""
         try:
             lock.take()
         except AnotherAgentError as error:
