@@ -134,14 +134,17 @@ class KvEventPublisher:
             self.forgotten += 1
 
     def _send(self, pub: zmq.Socket[bytes], frames: tuple[bytes, bytes, bytes]) -> None:
-        try:
-            pub.send_multipart(frames, flags=zmq.NOBLOCK)
-        except zmq.Again:
-            # Somebody's queue is full; the others get it all the same.
-            self.dropped += 1
-            pub.setsockopt(zmq.XPUB_NODROP, 0)
-            pub.send_multipart(frames, flags=zmq.NOBLOCK)
-            pub.setsockopt(zmq.XPUB_NODROP, 1)
+        if _sent(pub, frames):
+            return
+        # A send rarely looks at what subscribers have read, so that one that keeps up seems full; this does.
+        pub.getsockopt(zmq.EVENTS)
+        if _sent(pub, frames):
+            return
+        # Somebody's queue is full; the others get it all the same.
+        self.dropped += 1
+        pub.setsockopt(zmq.XPUB_NODROP, 0)
+        pub.send_multipart(frames, flags=zmq.NOBLOCK)
+        pub.setsockopt(zmq.XPUB_NODROP, 1)
 
     async def _serve_replays(self, replay: zmq.asyncio.Socket) -> None:
         while True:
@@ -154,6 +157,15 @@ class KvEventPublisher:
             for number, payload in [kept for kept in self._buffer if kept[0] >= first]:
                 await replay.send_multipart((client, b"", self._topic, number.to_bytes(SEQUENCE_BYTES, "big"), payload))
             await replay.send_multipart((client, b"", b"", END_OF_REPLAY, b""))
+
+
+def _sent(pub: zmq.Socket[bytes], frames: tuple[bytes, bytes, bytes]) -> bool:
+    """Whether all subscribers had room; else nobody got it."""
+    try:
+        pub.send_multipart(frames, flags=zmq.NOBLOCK)
+    except zmq.Again:
+        return False
+    return True
 
 
 def _open(socket: zmq.Socket[bytes] | zmq.asyncio.Socket, endpoint: str, path: str) -> str:
