@@ -180,9 +180,9 @@ def test_nothing_waits_for_a_server_that_hangs(tmp_path: Path) -> None:
         cluster.report(NodePowerStatus(managed_gpus=0))
         cluster.event("Test", "waits", warning=False)
         assert not cluster.wishes().known
-        assert time.monotonic() - began < 0.1
+        assert time.monotonic() - began < 2.0
         cluster.stop(0.5)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 4.0
 
 
 def test_nothing_waits_for_a_server_that_takes_no_connection(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_nothing_waits_for_a_server_that_takes_no_connection(tmp_path: Path) -> 
         cluster.start()
         began = time.monotonic()
         cluster.stop(0.5)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 4.0
 
 
 def test_a_cluster_that_was_never_started_stops(tmp_path: Path) -> None:

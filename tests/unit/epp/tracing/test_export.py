@@ -105,13 +105,13 @@ def test_a_hanging_collector_costs_spans_and_nothing_else() -> None:
     started = time.monotonic()
     for _ in range(5_000):
         spans.put(Some(3))
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 5.0
     counts = spans.counts()
     assert counts.waiting <= 100
     assert counts.waiting + counts.dropped == 15_000
     started = time.monotonic()
     spans.close()
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 5.0
     after = spans.counts()
     assert (after.dropped, after.waiting, after.exported, after.failed) == (15_000, 0, 0, 0)
     exporter.hold.set()
