@@ -72,13 +72,16 @@ def test_the_engines_best_clock_and_joules_are_found(own: Bench, tmp_path: Path,
     (found,) = phase_profiles(record)
     best = min(record.sweep.candidates, key=lambda mhz: truth(record, phase, mhz))
     assert abs(found.best_mhz - best) <= STEP_MHZ, started.text()
+    inside = []
     for point in found.points:
         off_percent = 100.0 * abs(point.joules_per_token / truth(record, phase, point.mhz) - 1.0)
         # With a single window that counts the uncertainty is unknown.
         bound = 5.0 if math.isnan(point.uncertainty_percent) else point.uncertainty_percent
-        assert off_percent <= bound, f"{point.mhz} MHz is off by {off_percent} %"
+        inside.append(off_percent <= bound)
+        assert off_percent <= 2.0 * bound, f"{point.mhz} MHz is off by {off_percent} %"
         assert point.idle_watts is not None
         assert point.idle_watts == pytest.approx(ENGINE.at_clock(point.mhz).idle_watts, rel=0.25)
+    assert sum(inside) >= 0.8 * len(inside), "of intervals of 90 % at most a few are missed, and by little"
 
     written = own.profile
     assert written["metadata"] == document["metadata"]
