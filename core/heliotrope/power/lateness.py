@@ -18,8 +18,8 @@ from heliotrope.power.pools import TINY, Point, PowerPool, goodput, watts_of
 LOAD_SPREAD: Mapping[Role, float] = {Role.PREFILL: 0.15, Role.DECODE: 0.1, Role.BOTH: 0.15}
 """How far the next minute's load is from the last two minutes', as a share of it: one standard deviation.
 
-Of the tokens of prompts and of answers in the Azure conversation trace, with which they are not correlated (0.15 and
-0.09; `data/azure-llm-2023`).
+Of the tokens of prompts and of answers in the Azure conversation trace, where they go up and down on their own
+(`bench/load_spread.py`).
 """
 _NORMAL = (-1.2816, -0.5244, 0.0, 0.5244, 1.2816)
 """Middles of the fifths of a normal distribution."""
@@ -64,7 +64,8 @@ def kept_per_second(
         if not math.isfinite(asked):
             continue
         own = [pool for pool in pools if pool.model == model]
-        servers = {role: _servers(own, chosen, role) for role in {pool.role for pool in own}}
+        # In the order of roles: floats are summed alike in every process.
+        servers = {role: _servers(own, chosen, role) for role in Role if any(pool.role is role for pool in own)}
         carried = {role: sum(chosen[pool.name].rate for pool in own if pool.role is role) for role in servers}
         in_series = {Role.PREFILL, Role.DECODE} <= set(servers)
         ways: list[tuple[Role, ...]] = [(each,) for each in servers if not in_series or each is Role.BOTH]
@@ -89,7 +90,7 @@ def with_fewest_late(
     """A choice moved, pool against pool, to where fewest are late, and that carries no less of what is asked.
 
     Each step raises one pool with free watts and those of at most one other; the best step is taken until none is worth
-    it. Present clocks stay if they carry and keep nearly as much: a change costs a moment of neither clock.
+    it. Present clocks stay if they carry and keep nearly as much, so that loads that go up and down move none.
 
     Args:
         pools: of the split.
