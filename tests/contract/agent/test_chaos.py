@@ -240,7 +240,7 @@ class Chaos:
         self.wish()
         # Whoever is being restored or started still is not waited for, as that is a round as well, unless the machine
         # is so busy that most rounds would be such.
-        patience_s = 1.0 if 2 * self.set_rounds >= number else 10.0
+        patience_s = 1.0 if 2 * self.set_rounds >= number else 4.0
         try:
             until("something is set", lambda: not self.rig.restored(), patience_s)
         except AssertionError:
