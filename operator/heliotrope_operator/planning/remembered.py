@@ -120,14 +120,13 @@ class Remembered:
         if memory is None:
             return None
         now = self._clock()
-        fresh = memory.served if now - memory.served_s < memory.served.fresh_for_s else None
+        scraped = now - memory.served_s < memory.served.fresh_for_s
+        found = memory.served if scraped else Served()
+        keeps = {**found.gaps, **found.queues}
         if memory.told is not None and now - memory.told_s <= KEPT_S:
-            keeps = {} if fresh is None else {**fresh.gaps, **fresh.queues}
-            engines = {} if fresh is None else fresh.engines
-            return Recalled(memory.told.models, memory.told.held, engines, {}, keeps, by_engines=False)
-        if fresh is not None:
-            keeps = {**fresh.gaps, **fresh.queues}
-            return Recalled(fresh.models, {}, fresh.engines, fresh.gaps, keeps, by_engines=True)
+            return Recalled(memory.told.models, memory.told.held, found.engines, {}, keeps, by_engines=False)
+        if scraped:
+            return Recalled(found.models, {}, found.engines, found.gaps, keeps, by_engines=True)
         return None
 
     def problem(self, pool: Key) -> str | None:

@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
-from tests.contract.operator.actuating import managers
+from tests.contract.operator.actuating import Actuating, managers
 from tests.contract.operator.cluster import Api, Document, conditions
 
+from heliotrope.api.v1alpha1.controls import Actuation
 from heliotrope_operator.writes import FIELD_MANAGER
 
 ORIGINAL = "heliotrope.io/original"
@@ -13,6 +14,17 @@ ORIGINAL = "heliotrope.io/original"
 
 def policy(api: Api, actuation: str, **spec: Any) -> Document:
     return api.policy("green", autoscaling={"actuation": actuation}, **spec)
+
+
+async def held_moved_and_given_back(api: Api, mode: Actuation, operator: Actuating) -> None:
+    """Held at 5, moved to 2, given back."""
+    api.apply(policy(api, mode.value))
+    await operator.look()
+    for wanted in (5, 2):
+        operator.want("v", wanted, mode)
+        await operator.settle()
+    api.apply(policy(api, mode.value, enforcement="Advise"))
+    await operator.settle()
 
 
 def hpa(api: Api, name: str = "own", **spec: Any) -> Document:

@@ -18,6 +18,7 @@ from tests.contract.operator.cluster import Api, Document
 from tests.contract.operator.scaled import (
     ORIGINAL,
     granted_world,
+    held_moved_and_given_back,
     hpa,
     original,
     policy,
@@ -61,13 +62,7 @@ class Story:
 
     async def live(self, operator: Actuating) -> None:
         """Held at 5, moved to 2, given back."""
-        self.api.apply(policy(self.api, self.mode.value))
-        await operator.look()
-        for wanted in (5, 2):
-            operator.want("v", wanted, self.mode)
-            await operator.settle()
-        self.api.apply(policy(self.api, self.mode.value, enforcement="Advise"))
-        await operator.settle()
+        await held_moved_and_given_back(self.api, self.mode, operator)
 
     def field(self) -> int | None:
         path = {"Deployment": "replicas", "HorizontalPodAutoscaler": "maxReplicas", "ScaledObject": "maxReplicaCount"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.contract.operator.actuating import Actuating
 from tests.contract.operator.cluster import Api, Document
-from tests.contract.operator.scaled import granted_world, hpa, policy, scaled_object, untouched
+from tests.contract.operator.scaled import granted_world, held_moved_and_given_back, hpa, scaled_object, untouched
 from tests.support.controlplane import Cluster
 
 from heliotrope.api.v1alpha1.controls import Actuation
@@ -97,13 +97,7 @@ class Thing:
 
     async def live(self, operator: Actuating) -> None:
         """Held at 5, moved to 2, given back, as far as it is there."""
-        self.api.apply(policy(self.api, self.mode.value))
-        await operator.look()
-        for wanted in (5, 2):
-            operator.want("v", wanted, self.mode)
-            await operator.settle()
-        self.api.apply(policy(self.api, self.mode.value, enforcement="Advise"))
-        await operator.settle()
+        await held_moved_and_given_back(self.api, self.mode, operator)
 
 
 @pytest.mark.parametrize("mode", ["scale", "hpa", "keda"])
